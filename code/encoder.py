@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn, relu
 from torch.nn import functional
 
-__version__ = "1.0.0"
-
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
     """Return the position table (n_positions, D), float64 (3.5).
@@ -177,7 +175,7 @@ class TransformerEncoder(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
-        # Times sqrt(D) in forward, this gives tokens RMS 1 beside the positions' 0.71.
+        # Times sqrt(D) in embed, this gives tokens RMS 1 beside the positions' 0.71.
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.positions = SinusoidalPositions(max_length, d_model)
         self.dropout = nn.Dropout(dropout)
@@ -187,14 +185,18 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, token_ids, key_padding_mask=None, need_weights=False):
         """Map ids (B, T) to vectors (B, T, D), and L weights (B, H, T, T), or None."""
-        vocab_size, d_model = self.embedding.weight.shape
-        check_ids(token_ids, vocab_size, self.positions.table.shape[0])
-        x = self.embedding(token_ids) * math.sqrt(d_model)
-        x, maps = self.dropout(self.positions(x)), []
+        x, maps = self.embed(token_ids), []
         for layer in self.layers:
             x, weights = layer(x, key_padding_mask, need_weights)
             maps.append(weights)
         return self.final_norm(x), maps if need_weights else None
+
+    def embed(self, token_ids):
+        """Look the tokens (B, T) up, times sqrt(D), and add positions: (B, T, D)."""
+        vocab_size, d_model = self.embedding.weight.shape
+        check_ids(token_ids, vocab_size, self.positions.table.shape[0])
+        x = self.embedding(token_ids) * math.sqrt(d_model)
+        return self.dropout(self.positions(x))
 
 
 def linear(n_in: int, n_out: int) -> nn.Linear:
@@ -226,7 +228,8 @@ def check_hidden(x, d_model):
 
 def check_padding(mask, x):
     if mask is not None:
-        check_bool("key_padding_mask", mask)
+        if mask.dtype != torch.bool:
+            raise TypeError(f"key_padding_mask must be bool, got {mask.dtype}")
         if mask.shape != x.shape[:2]:
             given, wanted = tuple(mask.shape), tuple(x.shape[:2])
             raise ValueError(f"key_padding_mask must be (B, T) = {wanted}, got {given}")
@@ -237,13 +240,9 @@ def check_attention(query, key, value, blocked):
     if shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
         raise ValueError(f"wanted (.., Tq, K), (.., Tk, K), (.., Tk, Kv), got {shapes}")
     if blocked is not None:
-        check_bool("blocked", blocked)
+        if blocked.dtype != torch.bool:
+            raise TypeError(f"blocked must be bool, got {blocked.dtype}")
         given, scores = tuple(blocked.shape), (*shapes[0][:-1], shapes[1][-2])
         pairs = zip(given[::-1], scores[::-1])
         if len(given) > len(scores) or any(b not in (1, n) for b, n in pairs):
             raise ValueError(f"blocked must broadcast to {scores}, got {given}")
-
-
-def check_bool(name, mask):
-    if mask.dtype != torch.bool:
-        raise TypeError(f"{name} must be bool, True = blocked, got {mask.dtype}")
