@@ -1,0 +1,73 @@
+# `make` lists the targets. Choose an interpreter with `make test PYTHON=python3.12`.
+PYTHON = python3
+PORT = 8000
+NOTEBOOKS = chapters/*.ipynb
+
+VENV = .venv
+RUN = $(VENV)/bin/python
+READY = $(VENV)/installed
+BUILD = $(VENV)/bin/jupyter-book build . --quiet -W -n --keep-going
+
+# Strict: every stored output must come back, in kernels that cannot reach the network.
+# One notebook a worker: the cells of a notebook are tests that need each other.
+NBVAL = PYTHONPATH=tests/offline $(RUN) -m pytest -q -p no:cacheprovider --nbval \
+	--nbval-current-env --nbval-sanitize-with tests/nbval.cfg \
+	--nbval-cell-timeout 90 -n 2 --dist loadfile
+ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PARTS = lint html suite notebooks
+
+.DEFAULT_GOAL = help
+.PHONY: help book html test $(PARTS) test-portable lab execute bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
+		awk '{ printf "  make %-14s", $$2; $$1 = $$2 = ""; print }'
+
+book: html ## Build the book and serve it on this machine
+	@$(RUN) tests/serve.py _build/html $(PORT)
+
+html: $(READY) ## Build the book into _build/html; a warning is an error
+	$(BUILD)
+
+test: $(READY) ## Run everything that must hold: lint, html, suite, notebooks
+	@failed=; for part in $(PARTS); do \
+		printf '\n== %s\n' $$part; \
+		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; \
+	printf '\nAll parts passed: $(PARTS)\n'
+
+lint: $(READY) ## Check style and format of code and cells
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+suite: $(READY) ## Run the tests of code, notebooks, book and pages
+	$(ONE_THREAD) $(RUN) -m pytest -q -n 2
+
+notebooks: $(READY) ## Run all notebooks and compare with the stored outputs
+	$(ONE_THREAD) $(NBVAL) $(NOTEBOOKS)
+
+test-portable: $(READY) ## Compare the stored outputs as another processor would
+	$(ONE_THREAD) ATEN_CPU_CAPABILITY=default $(NBVAL) $(NOTEBOOKS)
+
+lab: $(READY) ## Open JupyterLab on the chapters
+	$(RUN) -m jupyterlab chapters
+
+execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
+	$(RUN) tests/execute.py $(NOTEBOOKS)
+
+bench: $(READY) ## Measure the encoder against torch's own
+	$(RUN) tests/bench/run.py
+
+clean: ## Remove what was built, but keep the environment
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+# A changed requirements.txt is the one reason to install again.
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "The book needs Python 3.11, 3.12 or 3.13, and PYTHON=$(PYTHON) is" \
+		"$$($(PYTHON) --version 2>&1 || echo missing)."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --requirement requirements.txt
+	@touch $(READY)
