@@ -1,0 +1,45 @@
+"""What the tests of several files share: programs of the system, and the built book."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+NUMBERED = [path for path in CHAPTERS if path.stem[:2].isdigit()]
+
+
+def skip_outside_ci(reason):
+    """Skip on a reader's machine; in continuous integration nothing may be missing."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+
+
+def program(*names):
+    """Return the path of the first of these programs that is installed."""
+    for path in map(shutil.which, names):
+        if path:
+            return path
+    skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The path of the system's Chromium or Chrome."""
+    return program("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def node():
+    """The path of Node.js, 18 or newer."""
+    return program("node", "nodejs")
+
+
+@pytest.fixture(scope="session")
+def book():
+    """The folder of the built book."""
+    folder = ROOT / "_build/html"
+    if not (folder / "index.html").is_file():
+        skip_outside_ci("needs the built book: run `make html` first")
+    return folder
