@@ -1,4 +1,4 @@
-"""A claim is bound to a check that ran: it fails loudly, shows its figures, keeps data."""
+"""A claim is bound to a check that ran: it fails loudly, and keeps its figures."""
 
 import json
 
