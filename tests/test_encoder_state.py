@@ -1,0 +1,138 @@
+"""A model can be moved, saved, copied and cast, and stays the same model."""
+
+import copy
+import io
+import pickle
+
+import encoder
+import pytest
+import torch
+from small import DEVICES, MODEL, B, D, H, L, T, assert_near, build, ragged, random_ids
+
+ORDERS = pytest.mark.parametrize("norm_first", [False, True])
+
+
+def build_model(**options):
+    return build(encoder.TransformerEncoder, **MODEL, **options)
+
+
+def tensors(model):
+    return [*model.parameters(), *model.buffers()]
+
+
+@ORDERS
+def test_state_dict_carries_everything_learned_and_nothing_else(norm_first):
+    model, ids = build_model(norm_first=norm_first), random_ids()
+    fresh = encoder.TransformerEncoder(**MODEL, norm_first=norm_first).eval()
+    assert not torch.equal(fresh(ids)[0], model(ids)[0])
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh(ids)[0], model(ids)[0])
+    assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}
+
+
+def test_weights_fit_a_model_for_longer_texts():
+    model, ids = build_model(), random_ids()
+    longer = encoder.TransformerEncoder(**MODEL | {"max_length": 101}).eval()
+    longer.load_state_dict(model.state_dict())
+    assert torch.equal(longer(ids)[0], model(ids)[0])
+    assert longer(random_ids(1, 101))[0].shape == (1, 101, D)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+def test_a_cast_reaches_every_tensor(dtype):
+    dtype = getattr(torch, dtype)
+    model = build_model().to(dtype)
+    assert {each.dtype for each in tensors(model)} == {dtype}
+    hidden, maps = model(random_ids(), ragged(), need_weights=True)
+    assert {each.dtype for each in (hidden, *maps)} == {dtype}
+    assert model(random_ids(), ragged())[0].dtype == dtype
+
+
+def test_positions_lose_nothing_by_a_cast():
+    exact = encoder.sinusoidal_positions(MODEL["max_length"], D)
+    model = build_model()
+    assert torch.equal(model.half().double().positions.table, exact)
+    assert torch.equal(model.half().float().positions.table, exact.float())
+
+
+def test_meta_reaches_every_tensor_and_still_gives_shapes():
+    model = build_model().to("meta")
+    assert all(each.is_meta for each in tensors(model))
+    ids, padding = random_ids().to("meta"), ragged().to("meta")
+    hidden, maps = model(ids, padding, need_weights=True)
+    assert hidden.is_meta and hidden.shape == (B, T, D)
+    assert [each.shape for each in maps] == [(B, H, T, T)] * L
+
+
+def test_a_model_that_leaves_meta_has_its_positions_back():
+    model = build_model()
+    with torch.device("meta"):
+        empty = encoder.TransformerEncoder(**MODEL).eval()
+    empty.to_empty(device="cpu").load_state_dict(model.state_dict())
+    ids = random_ids()
+    assert torch.equal(empty(ids)[0], model(ids)[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_device_computes_the_same(device):
+    model, ids, padding = build_model(), random_ids(), ragged()
+    expected = model(ids, padding)[0]
+    moved = model.to(device)
+    assert {each.device.type for each in tensors(moved)} == {device}
+    for need_weights in (False, True):
+        ours = moved(ids.to(device), padding.to(device), need_weights)[0]
+        assert_near(ours, expected, 2e-6)
+
+
+def copies(model):
+    """Yield the model as each way of copying gives it back."""
+    yield copy.deepcopy(model)
+    yield pickle.loads(pickle.dumps(model))
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    yield torch.load(buffer, weights_only=False)
+
+
+@ORDERS
+def test_copies_compute_the_same_and_share_nothing(norm_first):
+    model, ids = build_model(norm_first=norm_first), random_ids()
+    expected = model(ids, ragged())[0].detach()
+    for each in copies(model):
+        assert torch.equal(each(ids, ragged())[0], expected)
+        for parameter in each.parameters():
+            parameter.data.zero_()
+        assert torch.equal(model(ids, ragged())[0], expected)
+
+
+def test_a_float64_default_gives_a_float64_model():
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = build_model()
+        hidden, _ = model(random_ids())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {each.dtype for each in (hidden, *tensors(model))} == {torch.float64}
+    exact = encoder.sinusoidal_positions(MODEL["max_length"], D)
+    assert torch.equal(model.positions.table, exact)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("device", DEVICES)
+def test_bfloat16_autocast_stays_near_float32(device, need_weights):
+    model, ids = build_model().to(device), random_ids().to(device)
+    padding = ragged().to(device)
+    padding[2] = True
+    expected = model(ids, padding, need_weights)[0]
+    with torch.autocast(device, dtype=torch.bfloat16):
+        hidden, _ = model(ids, padding, need_weights)
+        hidden.float().square().sum().backward()
+    assert_near(hidden, expected, 0.05)
+    assert all(each.grad.isfinite().all() for each in model.parameters())
+
+
+def test_a_forward_call_leaves_nothing_behind():
+    model = build_model()
+    before = {name: set(vars(part)) for name, part in model.named_modules()}
+    model(random_ids(), ragged(), need_weights=True)
+    assert {name: set(vars(part)) for name, part in model.named_modules()} == before

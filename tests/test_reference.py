@@ -1,0 +1,65 @@
+"""The NumPy reference is simple enough to trust, and agrees with its own loops."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import torch
+from small import B, D, H, K, T, assert_near
+from torch.nn import functional
+
+numbers = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_in_loops_equals_attention_in_matrices(masked):
+    query, key = numbers.normal(size=(T, K)), numbers.normal(size=(T + 2, K))
+    value = numbers.normal(size=(T + 2, K + 4))
+    blocked = numbers.random((T, T + 2)) < 0.5 if masked else None
+    if masked:
+        blocked[4] = True  # a query that may see nothing
+    looped = reference.attention_by_loops(query, key, value, blocked)
+    for ours, theirs in zip(looped, reference.attention(query, key, value, blocked)):
+        assert_near(ours, theirs, 1e-14)
+        assert not masked or (ours[4] == 0).all()
+
+
+def test_large_scores_do_not_overflow():
+    query, key = np.array([[2000.0]]), np.array([[1.0], [0.0]])
+    for attend in (reference.attention, reference.attention_by_loops):
+        assert attend(query, key, key)[1].tolist() == [[1.0, 0.0]]
+
+
+def test_heads_are_slices_of_columns():
+    parameters = {f"{name}.bias": np.zeros(D) for name in ("query", "key", "value")}
+    parameters |= {f"{name}.weight": np.eye(D) for name in ("query", "key", "value")}
+    parameters |= {"output.weight": np.eye(D), "output.bias": np.zeros(D)}
+    x = numbers.normal(size=(B, T, D))
+    output, maps = reference.multi_head_attention(parameters, x, n_heads=H)
+    for b in range(B):
+        for h in range(H):
+            mine = slice(h * K, (h + 1) * K)
+            head = reference.attention_by_loops(*[x[b, :, mine]] * 3)
+            assert_near(output[b, :, mine], head[0], 1e-14)
+            assert_near(maps[b, h], head[1], 1e-14)
+
+
+def test_activations_and_norm_equal_torchs():
+    x = numbers.normal(size=(B, T, D))
+    scale, shift, tensor = *numbers.normal(size=(2, D)), torch.tensor(x)
+    parameters = {"weight": scale, "bias": shift}
+    theirs = functional.layer_norm(tensor, (D,), *map(torch.tensor, (scale, shift)))
+    assert_near(reference.layer_norm(parameters, x), theirs, 1e-14)
+    assert_near(reference.gelu(x), functional.gelu(tensor), 1e-14)
+    assert_near(reference.relu(x), functional.relu(tensor), 0)
+
+
+def test_reference_needs_numpy_alone():
+    tree = ast.parse(Path(reference.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imports for alias in node.names}
+    names |= {node.module for node in froms}
+    assert names == {"math", "functools", "numpy"}
