@@ -96,4 +96,6 @@ def plain(value):
 
 
 def shown(value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

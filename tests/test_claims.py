@@ -40,9 +40,9 @@ def test_unknown_verdicts_missing_figures_and_doubled_ids_are_refused():
 
 
 def test_figures_are_rounded_to_three_digits_whatever_library_made_them():
-    values = {"a": 123456.0, "b": torch.tensor(2.34567), "c": np.float32(0.5), "d": 7}
+    values = {"a": 123456.0, "b": torch.tensor(2.34567), "c": np.bool_(False), "d": 7}
     made = claim("A002", "text", "depends", values, True)
-    assert made.evidence() == "a 123000, b 2.35, c 0.5, d 7"
+    assert made.evidence() == "a 123000, b 2.35, c no, d 7"
 
 
 def test_the_table_holds_hostile_text_as_text_and_the_data_survives_json():
