@@ -1,4 +1,4 @@
-"""Make pages that load nothing from elsewhere: MathJax from a package, no Thebe."""
+"""Finish the theme's pages: nothing loads from elsewhere, and no role misleads."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +13,8 @@ def copy_mathjax(app, exception):
     """Copy what pages use, 2 MB: the package also holds 22 MB that they do not."""
     if exception is None and app.builder.format == "html":
         for name in NEEDED:
-            target = Path(app.outdir, "_static/mathjax", name)
-            copy_asset(MATHJAX / name, target if target.suffix == "" else target.parent)
+            source, target = MATHJAX / name, Path(app.outdir, "_static/mathjax", name)
+            copy_asset(source, target if source.is_dir() else target.parent)
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):
@@ -26,8 +26,16 @@ def drop_thebe(app, pagename, templatename, context, doctree):
     ]
 
 
+def repair_roles(app, pagename, templatename, context, doctree):
+    """Call the entries of a bibliography list items, as their list calls for."""
+    if "body" in context:
+        entry = 'role="doc-biblioentry"'
+        context["body"] = context["body"].replace(entry, 'role="listitem"')
+
+
 def setup(app):
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("build-finished", copy_mathjax)
     app.connect("html-page-context", drop_thebe, priority=999)
+    app.connect("html-page-context", repair_roles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
