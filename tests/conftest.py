@@ -5,10 +5,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 NUMBERED = [path for path in CHAPTERS if path.stem[:2].isdigit()]
+
+
+def pages():
+    """Return the names of the book's pages, as the table of contents lists them."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    files = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    return [f"{file}.html" for file in [toc["root"], *files]]
+
+
+PAGES = pages()
 
 
 def skip_outside_ci(reason):

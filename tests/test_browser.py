@@ -1,0 +1,157 @@
+"""Promises about the pages as a reader meets them, in a real Chromium.
+
+Each page is opened in both themes, at the width of a desktop and of a phone, from a
+server and from the disk, with scripts and without.
+"""
+
+import threading
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from conftest import PAGES
+from playwright.sync_api import sync_playwright
+from serve import server
+
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+each_page = pytest.mark.parametrize("name", PAGES)
+each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
+each_size = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def site(book):
+    """The address of the book on a server of this machine."""
+    book_server = server(book)
+    threading.Thread(target=book_server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{book_server.server_port}"
+    book_server.shutdown()
+    book_server.server_close()
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that opens an address and returns its page, with what went wrong."""
+    contexts = []
+
+    def visit(address, theme="light", size=DESKTOP, **options):
+        width, height = size
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.errors = listen(page, address.rpartition("/")[0])
+        page.goto(address, wait_until="load")
+        if options.get("java_script_enabled", True):
+            page.evaluate("window.MathJax?.startup?.promise")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def listen(page, home):
+    """Collect a page's console errors, exceptions, missing files and outside requests."""
+    errors = []
+    origin = "/".join(home.split("/")[:3])  # http://host:port, or file://
+
+    def on_console(message):
+        if message.type == "error":
+            errors.append(f"console: {message.text}")
+
+    def on_request(request):
+        if not request.url.startswith((origin, "data:", "blob:")):
+            errors.append(f"outside: {request.url}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: errors.append(f"exception: {error}"))
+    page.on("request", on_request)
+    page.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
+    return errors
+
+
+@each_page
+@each_size
+@each_theme
+def test_a_page_is_accessible_and_fits(visit, site, name, theme, size):
+    page = visit(f"{site}/{name}", theme, size)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.errors == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert violations(page) == []
+
+
+def violations(page):
+    """Return what axe-core finds serious or critical, one line an element."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:100]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
+@each_page
+def test_a_page_works_from_the_disk(visit, book, name):
+    page = visit((book / name).as_uri())
+    assert page.errors == []
+    assert page.locator("mjx-merror").count() == 0
+    maths = page.locator("main .math").count()
+    assert page.locator("main .math mjx-container").count() == maths
+
+
+@each_page
+def test_a_page_has_all_its_text_without_scripts(visit, site, name):
+    page = visit(f"{site}/{name}", java_script_enabled=False)
+    article = page.locator("main article")
+    blocks = article.locator(":is(h1, h2, p, pre, table, figure):not(details *)")
+    hidden = [
+        block.text_content()
+        for block in blocks.all()
+        if block.text_content().strip() and not block.is_visible()
+    ]
+    assert blocks.count() > 0 and hidden == []
+
+
+@each_theme
+def test_a_letter_has_the_colour_of_its_axis_in_prose_and_equations(visit, site, theme):
+    page = visit(f"{site}/chapters/07_encoder.html", theme)
+    colour = "getComputedStyle(document.querySelector({})).color".format
+    in_prose = page.evaluate(colour("'main span.axis-T:not(mjx-container *)'"))
+    in_equations = page.evaluate(colour("'mjx-container .axis-T'"))
+    in_text = page.evaluate(colour("'main p'"))
+    assert in_prose == in_equations != in_text
+
+
+@each_theme
+def test_pictures_and_views_can_be_read_in_every_theme(visit, site, theme):
+    """A picture stands on a light card; a view draws on the page in its own colours."""
+    page = visit(f"{site}/search.html", theme)
+    page.evaluate(
+        """document.querySelector('.bd-content').innerHTML = `<div class="cell_output">
+        <div class="output text_html"><div class="eta">view</div></div>
+        <img src="data:,"></div>`"""
+    )
+    colour = "getComputedStyle(document.querySelector({})).backgroundColor".format
+    assert page.evaluate(colour("'.text_html'")) == "rgba(0, 0, 0, 0)"
+    if theme == "dark":
+        assert page.evaluate(colour("'.cell_output img'")) != "rgba(0, 0, 0, 0)"
+
+
+def test_search_finds_a_word_of_a_chapter_from_the_disk(visit, book):
+    page = visit(f"{(book / 'search.html').as_uri()}?q=attention")
+    page.wait_for_selector("#search-results li a[href*='02_attention']")
