@@ -17,9 +17,13 @@ import zlib
 from html import escape
 from pathlib import Path
 
+import numpy as np
+
 JS = Path(__file__).parent / "js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 INDENT_OR_COMMENT = re.compile(r"^[ \t]+|^[ \t]*//.*\n|^\n", re.MULTILINE)
+EXACT_ZERO = 65535  # the code of a weight that is 0, not only rounded to it
+MOST = 6.5  # the largest weight that 16 bits hold with 4 decimals
 
 
 class View:
@@ -69,6 +73,245 @@ class View:
         return {"text/plain": repr(self), "text/html": self.html()}
 
 
+class AttentionMap(View):
+    """Attention weights to touch: which token looks at which, in every layer and head.
+
+    `weights`, NumPy or torch: (Tq, Tk); (H, Tq, Tk); (L, H, Tq, Tk), or one layer of a
+    batch, (B, H, Tq, Tk), where `tokens` is a list of lists; or a list of L layers, as
+    encoders return them, each (H, Tq, Tk) or (B, H, Tq, Tk). `tokens` names queries,
+    and keys too unless `key_tokens` does (cross-attention): anything with a `str`, one
+    list, or a list of lists, one a sample. `key_padding_mask`, (Tk,) or (B, Tk), is
+    bool, True = padding; without it, keys that get exactly zero from every query are
+    padding. `layer`, `head` and `sample` are shown first, beside `compare`, a pair
+    (layer, head). Weights keep `digits` decimals: 4, or 3 where there are many.
+
+    Raises ValueError for weights that are not finite, negative, empty or of a rank not
+    named here, and for tokens or masks that do not fit; TypeError for a mask that is
+    not bool.
+    """
+
+    module = "attention_map.js"
+    styles = ("axes.css", "views.css", "attention_map.css")
+
+    def __init__(
+        self,
+        weights,
+        tokens=None,
+        key_tokens=None,
+        *,
+        key_padding_mask=None,
+        layer=0,
+        head=0,
+        sample=0,
+        compare=None,
+        digits=None,
+    ):
+        self.weights = stack_weights(weights, tokens)  # (B, L, H, Tq, Tk)
+        B, L, H, Tq, Tk = self.weights.shape
+        self.digits = digits or (4 if self.weights.size <= 65_536 else 3)
+        shared = key_tokens is None and Tq == Tk
+        super().__init__(
+            shape=[B, L, H, Tq, Tk],
+            queries=token_lists("tokens", tokens, B, Tq),
+            keys=None if shared else token_lists("key_tokens", key_tokens, B, Tk),
+            padding=padding_lists(self.weights, key_padding_mask),
+            sample=place("sample", sample, B),
+            layer=place("layer", layer, L),
+            head=place("head", head, H),
+            compare=None if compare is None else place_pair(compare, L, H),
+            pin=None,  # [query, key] that a click has fixed
+            scale="all",  # the last colour: largest of "all", of this "map", or "one"
+            editable=False,  # live, with `recompute`: a click on a key masks it
+            digits=self.digits,
+            **encode_weights(self.weights, self.digits),
+        )
+
+    def summary(self):
+        B, L, H, Tq, Tk = self.state["shape"]
+        samples = f"{B} samples, " if B > 1 else ""
+        return f"{samples}{L} layers, {H} heads, {Tq} queries, {Tk} keys"
+
+    def still(self):
+        """Return the chosen head: as numbers where they fit, else as a drawing."""
+        state, (*_, n_queries, n_keys) = self.state, self.state["shape"]
+        sample, layer, head = state["sample"], state["layer"], state["head"]
+        weights = self.weights[sample, layer, head]
+        queries = state["queries"][sample]
+        keys = queries if state["keys"] is None else state["keys"][sample]
+        small = n_queries <= 16 and n_keys <= 10
+        draw = numbers_table if small else strongest_table
+        caption = f"Attention weights, layer {layer}, head {head}; rows are queries."
+        return draw(weights, queries, keys, caption)
+
+    def live(self, recompute=None):
+        """Return the ipywidget; `recompute` lets the reader mask keys in the page.
+
+        `recompute(key_padding_mask)` takes the bool array (B, Tk) that the page now
+        shows and returns weights in any of the forms that AttentionMap takes.
+        """
+        widget = super().live()
+        if recompute is not None:
+            widget.editable = True
+            widget.observe(lambda change: self.refresh(widget, recompute), "padding")
+        return widget
+
+    def refresh(self, widget, recompute):
+        mask = np.array(widget.padding, dtype=bool)
+        tokens = self.state["queries"]
+        weights = stack_weights(recompute(mask), tokens)
+        if weights.shape != self.weights.shape:
+            wanted, got = self.weights.shape, weights.shape
+            raise ValueError(f"recompute must return weights {wanted}, got {got}")
+        with widget.hold_sync():
+            for name, value in encode_weights(weights, self.digits).items():
+                setattr(widget, name, value)
+
+
+def stack_weights(weights, tokens) -> np.ndarray:
+    """Bring weights of every form that AttentionMap takes to (B, L, H, Tq, Tk)."""
+    if isinstance(weights, (list, tuple)):
+        layers = [as_array(f"layer {i} of weights", x) for i, x in enumerate(weights)]
+    else:
+        layers = split_layers(as_array("weights", weights), tokens)
+    shapes = sorted({x.shape for x in layers})
+    if len(shapes) != 1 or len(shapes[0]) not in (3, 4) or 0 in shapes[0]:
+        wanted = "one shape (H, Tq, Tk) or (B, H, Tq, Tk), nothing empty"
+        raise ValueError(f"each layer of weights must have {wanted}, got {shapes}")
+    stacked = np.stack([x if x.ndim == 4 else x[None] for x in layers], axis=1)
+    check_weights(stacked)
+    return stacked
+
+
+def split_layers(weights, tokens):
+    """Read one array as a list of layers, by its rank."""
+    if weights.ndim not in (2, 3, 4):
+        wanted = "(Tq, Tk), (H, Tq, Tk) or (L, H, Tq, Tk), or a list of layers"
+        raise ValueError(f"weights must be {wanted}, got {weights.shape}")
+    if weights.ndim == 2:
+        return [weights[None]]
+    return list(weights) if weights.ndim == 4 and not is_batch(tokens) else [weights]
+
+
+def as_array(name, weights) -> np.ndarray:
+    """Take NumPy, torch (any device, any float type) or nested lists as float64."""
+    if weights is None:
+        raise ValueError(f"{name} is None: run the model with need_weights=True")
+    if hasattr(weights, "detach"):  # torch, without importing it
+        weights = weights.detach().cpu().double().numpy()
+    return np.asarray(weights, dtype=np.float64)
+
+
+def check_weights(weights):
+    if not np.isfinite(weights).all():
+        raise ValueError("weights must be finite, got nan or inf")
+    low, high = weights.min(), weights.max()
+    if low < 0 or high > MOST:
+        wanted = f"0..1 (up to {MOST} where dropout scaled them)"
+        hint = "are these scores, before the softmax?"
+        raise ValueError(
+            f"weights must lie in {wanted}, got {low:.3g}..{high:.3g}: {hint}"
+        )
+
+
+def is_batch(tokens) -> bool:
+    """Say whether tokens are a list of samples rather than one sample."""
+    return tokens is not None and any(isinstance(t, (list, tuple)) for t in tokens)
+
+
+def token_lists(name, tokens, n_samples, n_tokens) -> list[list[str]]:
+    """Return the tokens of each sample as text; positions where there are none."""
+    if tokens is None:
+        return [[str(i) for i in range(n_tokens)]] * n_samples
+    samples = [list(t) for t in tokens] if is_batch(tokens) else [list(tokens)]
+    counts = [len(sample) for sample in samples]
+    if counts != [n_tokens] * n_samples:
+        wanted = f"{n_samples} x {n_tokens}, as the weights have"
+        raise ValueError(f"{name} must name {wanted}, got {counts} tokens")
+    return [[plain_text(token) for token in sample] for sample in samples]
+
+
+def padding_lists(weights, mask) -> list[list[int]]:
+    """Return 1 for each key that is padding: given, or zero for every query."""
+    if mask is None:
+        return (weights == 0).all(axis=(1, 2, 3)).astype(int).tolist()
+    mask = np.asarray(mask.cpu() if hasattr(mask, "cpu") else mask)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"key_padding_mask must be bool, True = padding, got {mask.dtype}"
+        )
+    wanted = (weights.shape[0], weights.shape[-1])
+    if mask.shape != wanted and (1, *mask.shape) != wanted:
+        raise ValueError(
+            f"key_padding_mask must be (B, Tk) = {wanted}, got {mask.shape}"
+        )
+    return mask.reshape(wanted).astype(int).tolist()
+
+
+def place(name, index, count) -> int:
+    """Return an index counted from the front; as in Python, -1 is the last."""
+    if not -count <= index < count:
+        raise ValueError(f"{name} must lie in {-count}..{count - 1}, got {index}")
+    return int(index) % count
+
+
+def place_pair(pair, n_layers, n_heads) -> list[int]:
+    layer, head = pair
+    return [place("layer", layer, n_layers), place("head", head, n_heads)]
+
+
+def encode_weights(weights, digits) -> dict[str, bytes]:
+    """Round weights to 16 bits, and keep the exact sums of the rows beside them.
+
+    All low bytes come before all high bytes, an order that deflates better.
+    """
+    codes = np.rint(weights * 10**digits).astype("<u2")
+    codes[weights == 0] = EXACT_ZERO
+    planes = codes.reshape(-1, 1).view(np.uint8).T
+    sums = weights.sum(axis=-1).round(digits).astype("<f4")
+    return {"weights": planes.tobytes(), "sums": sums.tobytes()}
+
+
+def numbers_table(weights, queries, keys, caption) -> str:
+    """Return the weights (Tq, Tk) as a table whose cells are shaded."""
+    top = weights.max() or 1.0
+
+    def cell(weight):
+        share = f"color-mix(in srgb,var(--seq-6) {45 * weight / top:.0f}%,transparent)"
+        return f'<td style="background:{share}">{weight:.2f}</td>'
+
+    head = "".join(f'<th scope="col">{html_text(key)}</th>' for key in keys)
+    rows = (
+        f'<tr><th scope="row">{html_text(query)}</th>{"".join(map(cell, row))}</tr>'
+        for query, row in zip(queries, weights)
+    )
+    body = "".join(rows)
+    return f"<table><caption>{caption}</caption><tr><td></td>{head}</tr>{body}</table>"
+
+
+def strongest_table(weights, queries, keys, caption) -> str:
+    """Return the weights (Tq, Tk) as a drawing, and each query's strongest keys."""
+    rows = []
+    for query, row in zip(queries, weights):
+        best = np.argsort(-row, kind="stable")[:3]
+        cells = "".join(f"<td>{html_text(keys[k])} {row[k]:.2f}</td>" for k in best)
+        rows.append(f'<tr><th scope="row">{html_text(query)}</th>{cells}</tr>')
+    title = f"<caption>{caption} Below the map: each query's strongest keys.</caption>"
+    return f"{heat_map(weights)}<table>{title}{''.join(rows)}</table>"
+
+
+def heat_map(weights) -> str:
+    """Return the weights (Tq, Tk) as SVG: eight shades, one path a shade."""
+    n_queries, n_keys = weights.shape
+    shades = np.ceil(8 * weights / (weights.max() or 1.0)).astype(int)
+    paths = []
+    for shade in range(1, 9):
+        cells = zip(*np.nonzero(shades == shade))
+        line = "".join(f"M{k} {q}.5h1" for q, k in cells)
+        paths.append(f'<path style="stroke:var(--seq-{shade})" d="{line}"/>')
+    box = f'viewBox="0 0 {n_keys} {n_queries}" width="{min(480, 14 * n_keys)}"'
+    return f'<svg {box} role="img" aria-label="Attention map">{"".join(paths)}</svg>'
+
+
 def packed(state: dict) -> dict:
     """Make bytes fit for JSON: deflated, then base64, marked by the key "$z"."""
 
@@ -80,9 +323,14 @@ def packed(state: dict) -> dict:
     return {name: pack(value) for name, value in state.items()}
 
 
+def plain_text(value) -> str:
+    """Return any object as text that UTF-8 can carry."""
+    return str(value).encode("utf-8", "replace").decode()
+
+
 def html_text(value) -> str:
     """Return any object as text that HTML shows as it is, whatever it holds."""
-    return escape(str(value).encode("utf-8", "replace").decode())
+    return escape(plain_text(value))
 
 
 @functools.cache
@@ -129,3 +377,119 @@ def live_class(view: type, names: tuple) -> type:
     traits = {name: traitlets.Any().tag(sync=True) for name in names}
     page = {"_esm": es_module(view.module), "_css": style(view.styles)}
     return type(f"Live{view.__name__}", (anywidget.AnyWidget,), page | traits)
+
+
+class EncoderLab(View):
+    """A small trained encoder that runs again in the page at every change.
+
+    `tokens` is a sentence of its language (`lab.py`), in one string or as a list of
+    words, at most 10; "___" is a blank to fill. `padding` lists the places of words
+    that are padding. Raises ValueError for words it does not know, and for more words
+    or other places than it has.
+
+    Live, these traits are synced: `tokens` (list of str), `padding` (list of bool),
+    `norm_first` (bool), `off` (list of parts left out: "scale", "positions",
+    "layers.0.residual1", "layers.1.head0", ...), `edits` (list of [parameter, row,
+    column, value]) and `read`, the place whose guess is shown. `lab.load()` gives the
+    same encoder in torch, to compute with what the reader set.
+    """
+
+    module = "encoder_lab.js"
+    styles = ("axes.css", "views.css", "encoder_lab.css")
+    examples = (
+        "the old ___ lost her key",
+        "paul ___ the bus because he was late",
+        "the dogs found ___ ball",
+        "___ wore the coat because he was ___",
+    )
+
+    def __init__(self, tokens="emma ate the soup because ___ was hungry", padding=()):
+        self.stored = stored_lab()
+        words = tokens.split() if isinstance(tokens, str) else list(tokens)
+        check_lab_words(words, self.stored)
+        hidden = {place("padding", each, len(words)) for each in padding}
+        super().__init__(
+            weights=source("lab_weights.json").encode(),
+            examples=list(self.examples),
+            tokens=words,
+            padding=[i in hidden for i in range(len(words))],
+            norm_first=False,
+            off=[],
+            edits=[],
+            read=words.index("___") if "___" in words else 0,
+        )
+
+    def summary(self):
+        words = (f"[{w}]" if p else w for w, p in zip(*self.shown()))
+        best, chance = self.guesses()[0]
+        place = f"word {self.state['read']}: {best} {chance:.0%}"
+        return f"{' '.join(words)}; {place}"
+
+    def shown(self):
+        return self.state["tokens"], self.state["padding"]
+
+    def run(self):
+        """Run the stored encoder: the output (T, D) and the weights (L, H, T, T)."""
+        import reference  # NumPy alone: a view needs no torch
+
+        words, (tokens, padding) = lab_words(self.stored), self.shown()
+        token_ids = np.array([[words.index(token) for token in tokens]])
+        hidden, maps = reference.encoder(
+            parameters_of(self.stored),
+            token_ids,
+            n_heads=self.stored["n_heads"],
+            key_padding_mask=np.array([padding]),
+        )
+        return hidden[0], np.concatenate(maps)
+
+    def guesses(self, k=5):
+        """Return the k likeliest words for the place that is read, with their chance."""
+        parameters, (hidden, _) = parameters_of(self.stored), self.run()
+        output = hidden[self.state["read"]]
+        logits = parameters["embedding.weight"] @ output + parameters["head.bias"]
+        chances = np.exp(logits - logits.max())
+        chances /= chances.sum()
+        words = lab_words(self.stored)
+        return [(words[i], chances[i]) for i in np.argsort(-chances)[:k]]
+
+    def still(self):
+        """Return the sentence, the guesses and the last layer's attention as tables."""
+        tokens, _ = self.shown()
+        sentence = html_text(" ".join(tokens))
+        rows = "".join(
+            f"<tr><th>{html_text(word)}</th><td>{chance:.0%}</td></tr>"
+            for word, chance in self.guesses()
+        )
+        place = self.state["read"]
+        guesses = f"<table><caption>Guesses for word {place}</caption>{rows}</table>"
+        maps = self.run()[1]
+        tables = "".join(
+            numbers_table(
+                weights, tokens, tokens, f"Attention weights, layer 1, head {head}"
+            )
+            for head, weights in enumerate(maps[-1])
+        )
+        return f"<p>{sentence}</p>{guesses}{tables}"
+
+
+@functools.cache
+def stored_lab() -> dict:
+    """Read the lab's encoder: sizes, words by kind, and parameters as nested lists."""
+    return json.loads(source("lab_weights.json"))
+
+
+def lab_words(stored) -> list:
+    return [word for words in stored["kinds"].values() for word in words]
+
+
+def parameters_of(stored) -> dict:
+    return {name: np.array(values) for name, values in stored["parameters"].items()}
+
+
+def check_lab_words(words, stored):
+    known, longest = lab_words(stored), stored["max_length"]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise ValueError(f"the lab does not know {unknown}; its words are {known}")
+    if not 1 <= len(words) <= longest:
+        raise ValueError(f"the lab takes 1 to {longest} words, got {len(words)}")

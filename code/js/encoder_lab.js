@@ -1,0 +1,107 @@
+// A small trained encoder, run again in the page at every change.
+import { frame, h, onChange, put } from "./dom.js";
+import { forward, guess, influence, readModel, withEdits } from "./encoder_math.js";
+import { flow, roving, switches } from "./lab_flow.js";
+import { guessBars, taskList } from "./lab_guess.js";
+import { stagePanel, twoMaps } from "./lab_panel.js";
+import { examples, sentenceRow, typeLine } from "./lab_sentence.js";
+
+const SHARED = ["tokens", "padding", "norm_first", "off", "edits", "read"];
+
+// What the parts share: the trained model, the state, and where the reader looks.
+function makeScene(model, redraw) {
+  const bytes = model.get("weights");
+  const trained = readModel(JSON.parse(new TextDecoder().decode(bytes)));
+  const vocabulary = Object.values(trained.kinds).flat();
+  const start = Object.fromEntries(SHARED.map((name) => [name, model.get(name)]));
+  const dModel = trained.parameters["embedding.weight"].cols;
+  const scene = {
+    model, trained, vocabulary, start,
+    kinds: trained.kinds, blank: vocabulary[0], longest: trained.max_length, examples: model.get("examples"),
+    nHeads: trained.n_heads, nLayers: trained.n_layers, dHead: dModel / trained.n_heads,
+    view: { stage: "1.query", side: "numbers", layer: 1, head: 0 },
+    state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
+    read: () => Math.min(model.get("read"), model.get("tokens").length - 1),
+    setSentence(tokens) {
+      const blank = tokens.indexOf(scene.blank);
+      put(model, { padding: tokens.map(() => false), tokens, read: Math.max(blank, 0) });
+    },
+    toggle(part) {
+      const off = model.get("off");
+      put(model, { off: off.includes(part) ? off.filter((other) => other !== part) : [...off, part] });
+    },
+    reset: () => put(model, structuredClone(start)),
+    look(changes) {
+      Object.assign(scene.view, changes);
+      redraw();
+    },
+    // Opening a step of a layer also shows that layer's attention.
+    open(stage) {
+      const layer = Number.parseInt(stage, 10);
+      scene.look(Number.isNaN(layer) ? { stage } : { stage, layer });
+    },
+  };
+  return scene;
+}
+
+// The whole forward pass for the state as it is. Throws an Error a reader can read.
+function runOf(scene) {
+  const { tokens, padding, norm_first: normFirst, off, edits } = scene.state();
+  const ids = tokens.map((word) => scene.vocabulary.indexOf(word));
+  const unknown = tokens[ids.indexOf(-1)];
+  if (unknown !== undefined) throw new Error(`\u201c${unknown}\u201d is not a word this encoder knows.`);
+  const hides = tokens.map((_, i) => Boolean(padding[i]));
+  const model = withEdits(scene.trained, edits), options = { normFirst, off };
+  const steps = forward(model, ids, hides, options);
+  return { ...steps, ...guess(model, steps.output), model, ids, words: tokens, padding: hides, vocabulary: scene.vocabulary, ...options };
+}
+
+// Call `work` once after a burst of calls: at the end of the task, or after the frame.
+function once(wait, work) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    wait(() => {
+      waiting = false;
+      work();
+    });
+  };
+}
+
+function render({ model, el }) {
+  const { box, signal, end } = frame(el, "lab", "A small trained encoder to change");
+  let run = null;
+  const afterFrame = (work) => requestAnimationFrame(() => setTimeout(work));
+  const measure = once(afterFrame, () => {
+    if (signal.aborted) return;
+    maps.drawInfluence(influence(run.model, run.ids, run.padding, run));
+  });
+  const redraw = once(queueMicrotask, () => !signal.aborted && draw());
+  const scene = makeScene(model, () => redraw());
+  const parts = [sentenceRow(scene, signal), typeLine(scene), guessBars(scene), taskList(scene), switches(scene), flow(scene), stagePanel(scene), twoMaps(scene)];
+  const [words, line, bars, tasks, bar, machine, panel, maps] = parts;
+
+  function draw() {
+    const started = performance.now();
+    try {
+      run = runOf(scene);
+    } catch (error) {
+      line.say(error.message);
+      return;
+    }
+    for (const part of parts) part.draw(run);
+    box.dataset.ms = (performance.now() - started).toFixed(2);
+    measure();
+  }
+  const restart = roving(words.node, ".lab-pad");
+  restart();
+  box.append(h("p", { class: "lab-title", text: "Change a word, and watch the blank." }), words.node, line.node, examples(scene),
+    h("div", { class: "lab-top" }, bars.node, tasks.node),
+    h("p", { class: "lab-title lab-part", text: "Inside: open a step, cut a wire, switch a head off" }), bar.node, machine.node, panel.node, maps.node);
+  onChange(model, SHARED, signal, redraw);
+  draw();
+  return end;
+}
+
+export default { render };

@@ -1,0 +1,81 @@
+// A matrix as a table of coloured numbers: one stop for the tab key, arrow keys inside.
+import { h } from "./dom.js";
+import { at } from "./encoder_math.js";
+import { number } from "./lab_stages.js";
+
+const STEP = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+// Returns { node, show }. `show` takes { map, label, rows, cols, shares, group, struck }:
+// row and column labels, whether numbers are shares of 1, a gap before every `group`
+// columns, and which columns are struck out. `point(i, j)` and `choose(i, j)` report.
+export function numberGrid(point, choose) {
+  const table = h("table", { class: "lab-grid", role: "grid" });
+  const node = h("div", { class: "lab-scroll" }, table);
+  let cells = [], shown = "", current = [0, 0];
+
+  function build({ map, rows, cols, group }) {
+    const gap = (j) => (group && j && j % group === 0 ? "lab-gap" : "");
+    const head = h("tr", { role: "row" }, h("td"), ...cols.map((text, j) =>
+      h("th", { scope: "col", class: gap(j) }, h("span", { text }))));
+    cells = rows.map((_, i) => cols.map((_, j) =>
+      h("td", { role: "gridcell", tabindex: -1, class: gap(j), "data-i": i, "data-j": j })));
+    table.replaceChildren(head, ...rows.map((text, i) =>
+      h("tr", { role: "row" }, h("th", { scope: "row", text }), ...cells[i])));
+    current = [Math.min(current[0], map.rows - 1), Math.min(current[1], map.cols - 1)];
+    cells[current[0]]?.[current[1]]?.setAttribute("tabindex", 0);
+  }
+
+  function paint({ map, shares, struck }) {
+    const most = map.data.reduce((max, value) => Math.max(max, Math.abs(value)), 1e-9);
+    cells.forEach((row, i) => row.forEach((cell, j) => {
+      const value = at(map, i, j);
+      cell.textContent = number(value);
+      if (shares) cell.dataset.level = level(value / (shares === true ? 1 : shares));
+      else cell.style.setProperty("--amount", `${Math.round((Math.abs(value) / most) * 55)}%`);
+      cell.dataset.sign = shares ? "share" : value < 0 ? "neg" : "pos";
+      cell.toggleAttribute("data-struck", Boolean(struck?.[j]));
+    }));
+  }
+
+  function show(view) {
+    const key = JSON.stringify([view.rows, view.cols, view.group]);
+    if (key !== shown) build(view);
+    shown = key;
+    table.setAttribute("aria-label", view.label);
+    table.toggleAttribute("data-square", view.rows === view.cols);
+    paint(view);
+  }
+
+  const place = (event) => {
+    const cell = event.target.closest?.("td[data-i]");
+    return cell && [Number(cell.dataset.i), Number(cell.dataset.j)];
+  };
+  function move(i, j) {
+    const [oldRow, oldCol] = current;
+    if (!cells[i]?.[j]) return;
+    cells[oldRow]?.[oldCol]?.setAttribute("tabindex", -1);
+    current = [i, j];
+    cells[i][j].setAttribute("tabindex", 0);
+    cells[i][j].focus();
+  }
+  table.addEventListener("pointerover", (event) => place(event) && point(...place(event)));
+  table.addEventListener("focusin", (event) => place(event) && point(...place(event)));
+  table.addEventListener("click", (event) => {
+    if (!place(event)) return;
+    move(...place(event));
+    choose?.(...place(event));
+  });
+  table.addEventListener("keydown", (event) => {
+    const step = STEP[event.key];
+    if (step) move(current[0] + step[0], current[1] + step[1]);
+    else if (event.key === "Enter") choose?.(...current);
+    else return;
+    event.preventDefault();
+  });
+  return { node, show, focus: () => cells[current[0]]?.[current[1]]?.focus() };
+}
+
+// Eight steps of the sequential map. The fifth is skipped: no ink is legible on it.
+export function level(share) {
+  return [0, 1, 2, 3, 4, 6, 7, 8][Math.min(7, Math.floor(Math.max(0, share) * 8))];
+}

@@ -1,0 +1,112 @@
+// The sentence: a list to pick each word from, padding to paint, and a line to type in.
+import { h, put } from "./dom.js";
+import { at } from "./encoder_math.js";
+import { percent } from "./lab_stages.js";
+import { bestWords, parseSentence } from "./lab_words.js";
+
+export function sentenceRow(scene, signal) {
+  const { model } = scene, words = h("div", { class: "lab-words" });
+  let slots = [];
+
+  const setPadding = (i, hides) => put(model, { padding: model.get("padding").with(i, hides) });
+  const setWord = (i, word) => put(model, { tokens: model.get("tokens").with(i, word), read: i });
+
+  function slot(i) {
+    const list = h("select", { "aria-label": `word ${i}`, onchange: () => setWord(i, list.value),
+      onfocus: () => put(model, { read: i }) });
+    for (const [kind, some] of Object.entries(scene.kinds)) {
+      list.append(h("optgroup", { label: kind }, ...some.map((word) => h("option", { value: word, text: word }))));
+    }
+    const says = h("span", { class: "lab-says" }), share = h("span", { class: "lab-share" });
+    const pad = h("button", { class: "lab-pad", type: "button", text: "pad", "data-i": i, tabindex: i ? -1 : 0 });
+    const node = h("div", { class: "lab-word" }, says, list, share, pad);
+    return { node, list, says, share, pad };
+  }
+
+  function build(count) {
+    slots = Array.from({ length: count }, (_, i) => slot(i));
+    words.replaceChildren(...slots.map(({ node }) => node));
+  }
+
+  function draw(run) {
+    if (slots.length !== run.words.length) build(run.words.length);
+    const { layer, head } = scene.view, weights = run.layers[layer].weights[head];
+    slots.forEach(({ node, list, says, share, pad }, i) => {
+      const word = run.words[i], isBlank = word === scene.blank;
+      list.value = word;
+      list.style.width = `${word.length + 2.6}ch`;
+      node.dataset.state = run.padding[i] ? "padding" : isBlank ? "blank" : "word";
+      node.toggleAttribute("data-read", i === scene.read());
+      says.textContent = isBlank ? sayBest(run, i) : "";
+      const weight = at(weights, scene.read(), i);
+      share.textContent = percent(weight);
+      share.style.setProperty("--share", `${(weight * 100).toFixed(1)}%`);
+      pad.setAttribute("aria-pressed", run.padding[i]);
+      pad.setAttribute("aria-label", `padding: ${word}`);
+    });
+  }
+
+  const sayBest = (run, i) => {
+    const [[word, chance]] = bestWords(run.chances, i, scene.vocabulary, 1);
+    return `${word} ${percent(chance)}`;
+  };
+
+  paintWithPointer(words, scene, setPadding, signal);
+  return { node: words, draw };
+}
+
+// Press on one "pad" and draw over others: all of them become what the first became.
+function paintWithPointer(words, scene, setPadding, signal) {
+  let brush = null;
+  const padding = () => scene.model.get("padding");
+  const padOf = (event) => event.target.closest?.(".lab-pad");
+  words.addEventListener("pointerdown", (event) => {
+    const pad = padOf(event);
+    if (!pad) return;
+    pad.releasePointerCapture?.(event.pointerId);
+    brush = !padding()[pad.dataset.i];
+    setPadding(Number(pad.dataset.i), brush);
+  });
+  words.addEventListener("pointerover", (event) => {
+    const pad = padOf(event);
+    if (pad && brush !== null) setPadding(Number(pad.dataset.i), brush);
+  });
+  window.addEventListener("pointerup", () => (brush = null), { signal });
+  window.addEventListener("pointercancel", () => (brush = null), { signal });
+  words.addEventListener("click", (event) => {
+    const pad = padOf(event);
+    if (pad && event.detail === 0) setPadding(Number(pad.dataset.i), !padding()[pad.dataset.i]); // by key
+  });
+}
+
+export function typeLine(scene) {
+  const input = h("input", { type: "text", "aria-label": "type a sentence", maxlength: 400,
+    placeholder: "or type a sentence, ___ for a blank", autocomplete: "off", spellcheck: "false" });
+  const message = h("p", { class: "lab-message", role: "status" });
+  const shorter = h("button", { class: "eta-button", type: "button", text: "\u2212 word", onclick: () => resize(-1) });
+  const longer = h("button", { class: "eta-button", type: "button", text: "+ word", onclick: () => resize(1) });
+
+  function resize(by) {
+    const tokens = scene.model.get("tokens");
+    scene.setSentence(by > 0 ? [...tokens, scene.blank] : tokens.slice(0, -1));
+  }
+  function read(event) {
+    event.preventDefault();
+    const { tokens, error } = parseSentence(input.value, scene.vocabulary, scene.longest);
+    message.textContent = error ?? "";
+    if (tokens) scene.setSentence(tokens);
+  }
+  function draw(run) {
+    shorter.disabled = run.words.length === 1;
+    longer.disabled = run.words.length === scene.longest;
+  }
+  const send = h("button", { class: "eta-button", text: "read it" });
+  const form = h("form", { class: "lab-type", onsubmit: read }, shorter, longer, input, send);
+  return { node: h("div", {}, form, message), draw, say: (text) => (message.textContent = text) };
+}
+
+export function examples(scene) {
+  const list = scene.examples.map((text) => h("button", { class: "eta-button lab-example", type: "button", text,
+    onclick: () => scene.setSentence(text.split(" ")) }));
+  return h("div", { class: "lab-examples" }, h("span", { class: "eta-quiet", text: "More to read: " }), ...list);
+}
