@@ -223,10 +223,10 @@ class MaskedText:
         )
         self.vocab_size = len(tokenizer)
 
-    def draw(self, n_rows, generator) -> Batch:
+    def draw(self, n_rows, generator, rate=0.15) -> Batch:
         """Draw rows at random and hide words in them: a training batch."""
         chosen = torch.randint(len(self.rows), (n_rows,), generator=generator)
-        return hide_words(self.rows[chosen], self.vocab_size, generator)
+        return hide_words(self.rows[chosen], self.vocab_size, generator, rate)
 
     def batches(self, n_rows, generator) -> list[Batch]:
         """Go through all rows once, in order, with words hidden: for an evaluation."""
@@ -286,7 +286,7 @@ class NeighbourBaseline(nn.Module):
     neighbour that is itself hidden says nothing.
     """
 
-    def __init__(self, text: MaskedText, prior=5.0):
+    def __init__(self, text: MaskedText, prior=20.0):
         super().__init__()
         self.unigram, size = UnigramBaseline(text).log_probs, text.vocab_size
         rows = nn.functional.pad(text.rows, (1, 1), value=PAD)
