@@ -1,7 +1,7 @@
 // A small trained encoder, run again in the page at every change.
 import { frame, h, onChange, put } from "./dom.js";
 import { forward, guess, influence, readModel, withEdits } from "./encoder_math.js";
-import { flow, roving, switches } from "./lab_flow.js";
+import { flow, switches } from "./lab_flow.js";
 import { guessBars, taskList } from "./lab_guess.js";
 import { stagePanel, twoMaps } from "./lab_panel.js";
 import { examples, sentenceRow, typeLine } from "./lab_sentence.js";
@@ -94,8 +94,6 @@ function render({ model, el }) {
     box.dataset.ms = (performance.now() - started).toFixed(2);
     measure();
   }
-  const restart = roving(words.node, ".lab-pad");
-  restart();
   box.append(h("p", { class: "lab-title", text: "Change a word, and watch the blank." }), words.node, line.node, examples(scene),
     h("div", { class: "lab-top" }, bars.node, tasks.node),
     h("p", { class: "lab-title lab-part", text: "Inside: open a step, cut a wire, switch a head off" }), bar.node, machine.node, panel.node, maps.node);

@@ -6,8 +6,9 @@ import { number } from "./lab_stages.js";
 const STEP = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // Returns { node, show }. `show` takes { map, label, rows, cols, shares, group, struck }:
-// row and column labels, whether numbers are shares of 1, a gap before every `group`
-// columns, and which columns are struck out. `point(i, j)` and `choose(i, j)` report.
+// row and column labels, whether numbers are shares (of 1, or of that number), how many
+// columns a head owns, and which columns are struck out. `point(i, j)` and `choose(i, j)`
+// report where the reader is, and where a click or Enter was.
 export function numberGrid(point, choose) {
   const table = h("table", { class: "lab-grid", role: "grid" });
   const node = h("div", { class: "lab-scroll" }, table);
@@ -19,7 +20,9 @@ export function numberGrid(point, choose) {
       h("th", { scope: "col", class: gap(j) }, h("span", { text }))));
     cells = rows.map((_, i) => cols.map((_, j) =>
       h("td", { role: "gridcell", tabindex: -1, class: gap(j), "data-i": i, "data-j": j })));
-    table.replaceChildren(head, ...rows.map((text, i) =>
+    const heads = group ? [h("tr", { role: "row" }, h("td"), ...Array.from({ length: cols.length / group }, (_, n) =>
+      h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` })))] : [];
+    table.replaceChildren(...heads, head, ...rows.map((text, i) =>
       h("tr", { role: "row" }, h("th", { scope: "row", text }), ...cells[i])));
     current = [Math.min(current[0], map.rows - 1), Math.min(current[1], map.cols - 1)];
     cells[current[0]]?.[current[1]]?.setAttribute("tabindex", 0);

@@ -1,11 +1,13 @@
 // The sentence: a list to pick each word from, padding to paint, and a line to type in.
 import { h, put } from "./dom.js";
 import { at } from "./encoder_math.js";
+import { roving } from "./lab_flow.js";
 import { percent } from "./lab_stages.js";
 import { bestWords, parseSentence } from "./lab_words.js";
 
 export function sentenceRow(scene, signal) {
   const { model } = scene, words = h("div", { class: "lab-words" });
+  const legend = h("p", { class: "lab-legend eta-quiet" });
   let slots = [];
 
   const setPadding = (i, hides) => put(model, { padding: model.get("padding").with(i, hides) });
@@ -31,6 +33,7 @@ export function sentenceRow(scene, signal) {
   function draw(run) {
     if (slots.length !== run.words.length) build(run.words.length);
     const { layer, head } = scene.view, weights = run.layers[layer].weights[head];
+    legend.textContent = legendOf(run, layer, head);
     slots.forEach(({ node, list, says, share, pad }, i) => {
       const word = run.words[i], isBlank = word === scene.blank;
       list.value = word;
@@ -46,13 +49,16 @@ export function sentenceRow(scene, signal) {
     });
   }
 
+  const legendOf = (run, layer, head) =>
+    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks (layer ${layer}, head ${head}). \u201cpad\u201d hides a word from all.`;
   const sayBest = (run, i) => {
     const [[word, chance]] = bestWords(run.chances, i, scene.vocabulary, 1);
     return `${word} ${percent(chance)}`;
   };
 
   paintWithPointer(words, scene, setPadding, signal);
-  return { node: words, draw };
+  roving(words, ".lab-pad");
+  return { node: h("div", {}, words, legend), draw };
 }
 
 // Press on one "pad" and draw over others: all of them become what the first became.
