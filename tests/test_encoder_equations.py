@@ -221,8 +221,9 @@ def test_weights_come_one_tensor_a_layer_and_only_on_request():
     assert hidden.shape == (B, T, D)
     assert [each.shape for each in maps] == [(B, H, T, T)] * L
     assert model(ids)[1] is None
-    assert model.layers[0](hidden)[1] is None
-    assert model.layers[0].attention(hidden)[1] is None
+    for layer in (model.layers[0], model.layers[0].train()):
+        assert layer(hidden)[1] is None
+        assert layer.attention(hidden)[1] is None
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -168,13 +168,22 @@ def test_a_row_of_padding_is_finite_forward_and_backward(
     model = build_model(norm_first=norm_first).to(device, getattr(torch, dtype))
     ids, padding = random_ids().to(device), ragged().to(device)
     padding[2] = True
-    with torch.autograd.set_detect_anomaly(True):
-        hidden, maps = model(ids, padding, need_weights)
-        hidden.float().square().sum().backward()
+    hidden, maps = model(ids, padding, need_weights)
+    hidden.float().square().sum().backward()
     assert hidden.isfinite().all()
     assert all(each.grad.isfinite().all() for each in model.parameters())
     if need_weights:
         assert (torch.stack(maps)[:, 2] == 0).all()
+
+
+@FORMS
+def test_a_row_of_padding_hides_no_nan_on_the_way_back(need_weights):
+    # A nan that a later 0 wipes out leaves the gradients finite: autograd sees it.
+    layer, padding = build(encoder.EncoderLayer, **LAYER), ragged()
+    padding[2] = True
+    with torch.autograd.set_detect_anomaly(True):
+        output, _ = layer(torch.randn(B, T, D), padding, need_weights)
+        output.square().sum().backward()
 
 
 @FORMS

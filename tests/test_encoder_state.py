@@ -46,6 +46,7 @@ def test_a_cast_reaches_every_tensor(dtype):
     hidden, maps = model(random_ids(), ragged(), need_weights=True)
     assert {each.dtype for each in (hidden, *maps)} == {dtype}
     assert model(random_ids(), ragged())[0].dtype == dtype
+    assert model.positions.double() is model.positions  # as every torch module does
 
 
 def test_positions_lose_nothing_by_a_cast():
