@@ -17,7 +17,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute bench clean
+.PHONY: help book html test $(PARTS) test-portable lab execute bench links clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
@@ -58,6 +58,9 @@ execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
 
 bench: $(READY) ## Measure the encoder against torch's own
 	$(RUN) tests/bench/run.py
+
+links: $(READY) ## Check the links to other sites
+	$(BUILD) --builder linkcheck
 
 clean: ## Remove what was built, but keep the environment
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis
