@@ -64,7 +64,7 @@ def visit(browser):
 
 
 def listen(page, home):
-    """Collect a page's console errors, exceptions, missing files and outside requests."""
+    """Collect console errors, exceptions, missing files and outside requests."""
     errors = []
     origin = "/".join(home.split("/")[:3])  # http://host:port, or file://
 
