@@ -12,6 +12,7 @@ in `export default { render }`, as anywidget wants it.
 import base64
 import functools
 import json
+import math
 import re
 import zlib
 from html import escape
@@ -21,7 +22,10 @@ import numpy as np
 
 JS = Path(__file__).parent / "js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
-INDENT_OR_COMMENT = re.compile(r"^[ \t]+|^[ \t]*//.*\n|^\n", re.MULTILINE)
+JS_TEXT = r'"[^"\n]*"|`(?:[^`$]|\$\{(?:[^}`]|`[^`]*`)*\}|\$)*`'
+JS_SPACE = re.compile(rf"({JS_TEXT})|//.*|\s*([{{}}()\[\];,=<>?:*|&])\s*|(\s)\s*")
+CSS_SPACE = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(:) |(\s)\s*", re.DOTALL)
+LAYER = re.compile(r"(?P<path>(.*?\.)??)(?P<number>\d+)(\.(?P<rest>.*))?$")
 EXACT_ZERO = 65535  # the code of a weight that is 0, not only rounded to it
 MOST = 6.5  # the largest weight that 16 bits hold with 4 decimals
 
@@ -49,12 +53,10 @@ class View:
 
     def html(self) -> str:
         """Return HTML that needs nothing else: no network, no kernel, no ids."""
-        data = json.dumps(packed(self.state), separators=(",", ":"), sort_keys=True)
-        data = data.replace("<", "\\u003c")  # no token can close the script element
         return (
             f'<div class="eta"><style>{style(self.styles)}</style>'
             f'<div class="eta-root"></div><div class="eta-still">{self.still()}</div>'
-            f'<script type="application/json">{data}</script>'
+            f'<script type="text/eta">{packed(self.state)}</script>'
             f"<script>{classic_script(self.module)}</script></div>"
         )
 
@@ -312,15 +314,136 @@ def heat_map(weights) -> str:
     return f'<svg {box} role="img" aria-label="Attention map">{"".join(paths)}</svg>'
 
 
-def packed(state: dict) -> dict:
-    """Make bytes fit for JSON: deflated, then base64, marked by the key "$z"."""
+class ShapeTracer(View):
+    """The lines that ran, with the shapes that met there, to resize and step through.
 
-    def pack(value):
-        if not isinstance(value, bytes):
-            return value
-        return {"$z": base64.b64encode(zlib.compress(value, 9)).decode()}
+    `trace` is a `tracer.Trace`, or what its `to_dict()` returns. Sizes given by name,
+    as in `T=128`, are where the sliders start; else they start at the traced sizes.
+    Raises TypeError for anything else, ValueError for names or sizes that do not fit.
+    """
 
-    return {name: pack(value) for name, value in state.items()}
+    module = "shape_tracer.js"
+    styles = ("axes.css", "views.css", "shape_tracer.css")
+
+    def __init__(self, trace, **sizes):
+        trace = trace.to_dict() if hasattr(trace, "to_dict") else trace
+        if not isinstance(trace, dict) or not trace.get("rows"):
+            raise TypeError(f"ShapeTracer wants a trace with rows, got {trace!r:.60}")
+        self.rows, n_layers = fold_layers(trace["rows"])
+        self.name, error = trace["module"], trace["error"]
+        known = trace["sizes"] | ({"L": n_layers} if n_layers > 1 else {})
+        check_sizes(sizes, known.keys() - trace["relations"].keys())
+        super().__init__(
+            sizes=known | sizes,
+            relations=trace["relations"],
+            error=error,
+            step=len(self.rows) - 1 if error else 0,
+            **encode_rows(self.rows),
+        )
+
+    def summary(self):
+        sizes = ", ".join(f"{name}={n}" for name, n in self.state["sizes"].items())
+        return f"{self.name}, {len(self.rows)} rows, {sizes}"
+
+    def still(self):
+        """Return the rows as a table: line, code, operation, shapes, elements."""
+        body, before = [], None
+        for row in self.rows:
+            line = (row["line"], row["code"])
+            body.append(still_row(row, line if line != before else ("", "")))
+            before = line
+        names = ("line", "code", "operation", "shapes", "elements")
+        head = "".join(f'<th scope="col">{name}' for name in names)
+        error = self.state["error"]
+        why = f"<p>{html_text(error['message'])}</p>" if error else ""
+        return f"<table><tr>{head}{''.join(body)}</table>{why}"
+
+
+def still_row(row, line) -> str:
+    """Return one table row; HTML lets its cells end where the next begins."""
+    inputs = " ".join(axes_text(x["axes"]) for x in row["inputs"])
+    outputs = " ".join(
+        f"{axes_text(x['axes'])} = {axes_text(x['shape'])}" for x in row["outputs"]
+    )
+    counts = ", ".join(f"{math.prod(x['shape']):,}" for x in row["outputs"])
+    cells = (*line, row["op"], f"{inputs} → {outputs or 'raised'}", counts)
+    return "<tr>" + "".join(f"<td>{html_text(cell)}" for cell in cells)
+
+
+def axes_text(axes) -> str:
+    return f"({', '.join(map(str, axes))})".replace("*", "·")
+
+
+def check_sizes(sizes, names):
+    for name, size in sizes.items():
+        if name not in names or type(size) is not int or size < 1:
+            wanted = f"whole numbers from 1 for names among {sorted(names)}"
+            raise ValueError(f"sizes must be {wanted}, got {name}={size!r}")
+
+
+def fold_layers(rows) -> tuple[list[dict], int]:
+    """Keep the first of several layers that ran alike; return also how many ran."""
+    layers = {}  # (path, number) of a layer -> what ran in it
+    for row in rows:
+        if layer := LAYER.match(row["module"]):
+            axes = [x["axes"] for x in row["inputs"] + row["outputs"]]
+            ran = (layer["rest"], row["line"], row["part"], row["op"], axes)
+            layers.setdefault(layer.group("path", "number"), []).append(ran)
+    path = next(iter(layers), ("",))[0]
+    alike = [ran for (other, _), ran in layers.items() if other == path]
+    if len(alike) < 2 or any(ran != alike[0] for ran in alike):
+        return rows, 1
+    first = next(iter(layers))
+    inside = [LAYER.match(row["module"]) for row in rows]
+    keys = [layer and layer.group("path", "number") for layer in inside]
+    kept = [
+        row | {"repeated": key == first}
+        for row, key in zip(rows, keys)
+        if key in (None, first) or key[0] != path
+    ]
+    return kept, len(alike)
+
+
+def encode_rows(rows) -> dict[str, list]:
+    """Name each line of source and each array once, and the rows by their places."""
+    lines, arrays = {}, {}  # in order: a dict keeps it
+
+    def number(known, key):
+        return known.setdefault(key, len(known))
+
+    def array(x):
+        return number(arrays, f"{x['dtype']} {','.join(x['axes'])}")
+
+    coded = [
+        [
+            number(lines, (row["file"], row["line"], row["code"])),
+            row["part"],
+            row["op"],
+            row["module"],
+            int(row["depth"] > 0),
+            [array(x) for x in row["inputs"]],
+            [array(x) for x in row["outputs"]],
+            row["note"],
+            row["event"],
+            int(row.get("repeated", False)),
+        ]
+        for row in rows
+    ]
+    return {"lines": [list(x) for x in lines], "arrays": [*arrays], "rows": coded}
+
+
+def packed(state: dict) -> str:
+    """Return the state as deflated JSON in base64; bytes in it likewise, under "$z"."""
+
+    def pack(data: bytes) -> str:
+        return base64.b64encode(zlib.compress(data, 9)).decode()
+
+    def as_json(value):
+        if isinstance(value, bytes):
+            return {"$z": pack(value)}
+        raise TypeError(f"a view's state holds JSON or bytes, got {value!r:.60}")
+
+    return pack(json.dumps(state, default=as_json, allow_nan=False).encode())
 
 
 def plain_text(value) -> str:
@@ -350,22 +473,26 @@ def es_module(name: str) -> str:
         parts[name] = IMPORT.sub("", source(name))
 
     add(name)
-    joined = INDENT_OR_COMMENT.sub("", "".join(parts.values()))
-    return re.sub(r"^export (?!default)", "", joined, flags=re.MULTILINE)
+    joined = re.sub(r"^export (?!default)", "", "".join(parts.values()), flags=re.M)
+    return without_space(JS_SPACE, joined)
 
 
 @functools.cache
 def classic_script(name: str) -> str:
     """Wrap the module as a script that runs anywhere, also from file:// and in CSP."""
-    view = es_module(name).replace("export default ", "const view = ")
-    return f"(() => {{\n{view}{es_module('shim.js')}mount(view);\n}})();"
+    view = es_module(name).replace("export default", "const view=")
+    return f"(()=>{{{view}{es_module('shim.js')}mount(view)}})()"
 
 
 @functools.cache
 def style(names: tuple) -> str:
-    """Join style sheets, without comments and line breaks."""
-    joined = re.sub(r"/\*.*?\*/", "", "".join(map(source, names)), flags=re.DOTALL)
-    return re.sub(r"\s+", " ", joined).strip()
+    """Join style sheets, without comments and needless space."""
+    return without_space(CSS_SPACE, "".join(map(source, names)))
+
+
+def without_space(pattern, text) -> str:
+    """Keep what the pattern's groups hold, and all that it does not match."""
+    return pattern.sub(lambda found: "".join(filter(None, found.groups())), text)
 
 
 @functools.cache
@@ -382,10 +509,9 @@ def live_class(view: type, names: tuple) -> type:
 class EncoderLab(View):
     """A small trained encoder that runs again in the page at every change.
 
-    `tokens` is a sentence of its language (`lab.py`), in one string or as a list of
-    words, at most 10; "___" is a blank to fill. `padding` lists the places of words
-    that are padding. Raises ValueError for words it does not know, and for more words
-    or other places than it has.
+    `tokens` is a sentence of its language (see `lab.py`), one string or a list of words,
+    at most 10; "___" is a blank to fill. `padding` lists the places of words that are
+    padding. Raises ValueError for unknown words, too many of them, or no such place.
 
     Live, these traits are synced: `tokens` (list of str), `padding` (list of bool),
     `norm_first` (bool), `off` (list of parts left out: "scale", "positions",
@@ -396,6 +522,7 @@ class EncoderLab(View):
 
     module = "encoder_lab.js"
     styles = ("axes.css", "views.css", "encoder_lab.css")
+    start = "emma ate the soup because ___ was hungry"
     examples = (
         "the old ___ lost her key",
         "paul ___ the bus because he was late",
@@ -403,10 +530,9 @@ class EncoderLab(View):
         "___ wore the coat because he was ___",
     )
 
-    def __init__(self, tokens="emma ate the soup because ___ was hungry", padding=()):
-        self.stored = stored_lab()
+    def __init__(self, tokens=start, padding=()):
         words = tokens.split() if isinstance(tokens, str) else list(tokens)
-        check_lab_words(words, self.stored)
+        check_lab_words(words)
         hidden = {place("padding", each, len(words)) for each in padding}
         super().__init__(
             weights=source("lab_weights.json").encode(),
@@ -420,56 +546,50 @@ class EncoderLab(View):
         )
 
     def summary(self):
-        words = (f"[{w}]" if p else w for w, p in zip(*self.shown()))
+        tokens, padding = self.state["tokens"], self.state["padding"]
+        shown = (f"[{word}]" if hides else word for word, hides in zip(tokens, padding))
         best, chance = self.guesses()[0]
-        place = f"word {self.state['read']}: {best} {chance:.0%}"
-        return f"{' '.join(words)}; {place}"
-
-    def shown(self):
-        return self.state["tokens"], self.state["padding"]
+        return f"{' '.join(shown)}; word {self.state['read']}: {best} {chance:.0%}"
 
     def run(self):
-        """Run the stored encoder: the output (T, D) and the weights (L, H, T, T)."""
-        import reference  # NumPy alone: a view needs no torch
+        """Run the stored encoder in NumPy: output (T, D), and weights (L, H, T, T)."""
+        import reference  # a view needs no torch
 
-        words, (tokens, padding) = lab_words(self.stored), self.shown()
-        token_ids = np.array([[words.index(token) for token in tokens]])
+        ids = [lab_words().index(token) for token in self.state["tokens"]]
         hidden, maps = reference.encoder(
-            parameters_of(self.stored),
-            token_ids,
-            n_heads=self.stored["n_heads"],
-            key_padding_mask=np.array([padding]),
+            lab_parameters(),
+            np.array([ids]),
+            n_heads=stored_lab()["n_heads"],
+            key_padding_mask=np.array([self.state["padding"]]),
         )
         return hidden[0], np.concatenate(maps)
 
     def guesses(self, k=5):
         """Return the k likeliest words for the place that is read, with their chance."""
-        parameters, (hidden, _) = parameters_of(self.stored), self.run()
-        output = hidden[self.state["read"]]
+        output, parameters = self.run()[0][self.state["read"]], lab_parameters()
         logits = parameters["embedding.weight"] @ output + parameters["head.bias"]
         chances = np.exp(logits - logits.max())
         chances /= chances.sum()
-        words = lab_words(self.stored)
-        return [(words[i], chances[i]) for i in np.argsort(-chances)[:k]]
+        return [(lab_words()[i], float(chances[i])) for i in np.argsort(-chances)[:k]]
 
     def still(self):
-        """Return the sentence, the guesses and the last layer's attention as tables."""
-        tokens, _ = self.shown()
-        sentence = html_text(" ".join(tokens))
+        """Return the sentence, the guesses, and the last layer's weights as tables."""
+        tokens, maps = self.state["tokens"], self.run()[1]
         rows = "".join(
-            f"<tr><th>{html_text(word)}</th><td>{chance:.0%}</td></tr>"
+            f'<tr><th scope="row">{html_text(word)}</th><td>{chance:.0%}</td></tr>'
             for word, chance in self.guesses()
         )
-        place = self.state["read"]
-        guesses = f"<table><caption>Guesses for word {place}</caption>{rows}</table>"
-        maps = self.run()[1]
-        tables = "".join(
+        caption = f"Guesses for word {self.state['read']}"
+        heads = (
             numbers_table(
-                weights, tokens, tokens, f"Attention weights, layer 1, head {head}"
+                weights, tokens, tokens, f"Attention, last layer, head {head}"
             )
             for head, weights in enumerate(maps[-1])
         )
-        return f"<p>{sentence}</p>{guesses}{tables}"
+        return (
+            f"<p>{html_text(' '.join(tokens))}</p>"
+            f"<table><caption>{caption}</caption>{rows}</table>{''.join(heads)}"
+        )
 
 
 @functools.cache
@@ -478,18 +598,21 @@ def stored_lab() -> dict:
     return json.loads(source("lab_weights.json"))
 
 
-def lab_words(stored) -> list:
-    return [word for words in stored["kinds"].values() for word in words]
+@functools.cache
+def lab_words() -> list:
+    return [word for words in stored_lab()["kinds"].values() for word in words]
 
 
-def parameters_of(stored) -> dict:
-    return {name: np.array(values) for name, values in stored["parameters"].items()}
+@functools.cache
+def lab_parameters() -> dict:
+    stored = stored_lab()["parameters"]
+    return {name: np.array(values) for name, values in stored.items()}
 
 
-def check_lab_words(words, stored):
-    known, longest = lab_words(stored), stored["max_length"]
-    unknown = [word for word in words if word not in known]
+def check_lab_words(words):
+    unknown, longest = set(words) - set(lab_words()), stored_lab()["max_length"]
     if unknown:
-        raise ValueError(f"the lab does not know {unknown}; its words are {known}")
+        known = " ".join(lab_words())
+        raise ValueError(f"the lab does not know {sorted(unknown)}, only: {known}")
     if not 1 <= len(words) <= longest:
         raise ValueError(f"the lab takes 1 to {longest} words, got {len(words)}")

@@ -2,7 +2,8 @@
 import {
   columnMeans, columnOf, entropy, largest, rowOf, strongest, toTable, total,
 } from "./attention_math.js";
-import { copyText, h, picker, put } from "./dom.js";
+import { h, put } from "./dom.js";
+import { copyText, picker } from "./inputs.js";
 
 const SCALES = [["all", "largest of all heads"], ["map", "largest here"], ["one", "1"]];
 const LISTED = 5; // tokens in a list of the strongest

@@ -2,7 +2,8 @@
 import { controls, legend, readout } from "./attention_controls.js";
 import { colourRamp, decodeWeights, headMap, largest } from "./attention_math.js";
 import { headGrid, labelRooms, linesPane, mapPane } from "./attention_panes.js";
-import { cssValue, frame, h, onChange, onTheme, onWidth, put } from "./dom.js";
+import { frame, h, onChange, put } from "./dom.js";
+import { cssValue, onTheme, onWidth } from "./page.js";
 
 const STEPS = ["paint", "choose", "point"]; // a part redraws from one of these on
 const SEQUENTIAL = Array.from({ length: 9 }, (_, i) => `--seq-${i}`);

@@ -1,7 +1,8 @@
 // The drawings: all heads small, one head large, and lines from queries to keys.
 import { headName, tokenText } from "./attention_controls.js";
 import { columnMeans, pool, shade } from "./attention_math.js";
-import { cssValue, h, put } from "./dom.js";
+import { h, put } from "./dom.js";
+import { cssValue } from "./page.js";
 
 const MOVES = {
   ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],

@@ -16,18 +16,19 @@ export function makeModel(state) {
   };
 }
 
-// Bytes travel as { $z: base64 of deflated bytes } and arrive as a DataView.
-export async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.$z), (c) => c.charCodeAt(0));
+// Data travel deflated, in base64: the state as JSON, and bytes in it as { $z: text }.
+export function inflate(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream();
-  const inflated = stream.pipeThrough(new DecompressionStream("deflate"));
-  return new DataView(await new Response(inflated).arrayBuffer());
+  return new Response(stream.pipeThrough(new DecompressionStream("deflate")));
 }
 
-export async function unpackState(state) {
-  const entries = Object.entries(state).map(async ([name, value]) =>
-    [name, value?.$z === undefined ? value : await unpack(value)]);
-  return Object.fromEntries(await Promise.all(entries));
+export async function readState(text) {
+  const state = await inflate(text).json();
+  for (const [name, value] of Object.entries(state)) {
+    if (value?.$z) state[name] = new DataView(await inflate(value.$z).arrayBuffer());
+  }
+  return state;
 }
 
 // Find our own root. In a page and in JupyterLab the script stands in our div; VS Code
@@ -43,8 +44,8 @@ export async function mount(view) {
   if (!root) return;
   root.dataset.drawn = "";
   try {
-    const data = root.parentElement.querySelector('script[type="application/json"]');
-    const state = await unpackState(JSON.parse(data.textContent));
+    const data = root.parentElement.querySelector('script[type="text/eta"]');
+    const state = await readState(data.textContent);
     root.unmount = view.render({ model: makeModel(state), el: root });
   } catch (error) {
     delete root.dataset.drawn;

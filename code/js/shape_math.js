@@ -1,0 +1,58 @@
+// Shapes with names: "D", "B*H", "3*D", "K/2", "T+1"; a plain number does not vary.
+
+// The size of one axis; `relations` says which names follow from others.
+export function sizeOf(axis, sizes, relations = {}) {
+  const factor = (text) => {
+    if (/^\d+\??$/.test(text)) return parseInt(text);
+    return text in relations ? sizeOf(relations[text], sizes, relations) : sizes[text];
+  };
+  const term = (text) => text.match(/[*/]?[^*/]+/g).reduce((product, part) =>
+    part[0] === "/" ? product / factor(part.slice(1)) : product * factor(part.replace("*", "")), 1);
+  const terms = axis.replace(/\s/g, "").match(/[+-]?[^+-]+/g);
+  return terms.reduce((sum, text) =>
+    text[0] === "-" ? sum - term(text.slice(1)) : sum + term(text.replace("+", "")), 0);
+}
+
+// The names in an axis: "B*H" holds B and H.
+export function namesIn(axis) {
+  return axis.match(/[A-Za-z_]\w*/g) ?? [];
+}
+
+// The names that live inside a name through relations: D = H*K holds H and K.
+export function namesInside(name, relations) {
+  const inner = name in relations ? namesIn(relations[name]) : [];
+  return inner.flatMap((other) => [other, ...namesInside(other, relations)]);
+}
+
+export function product(numbers) {
+  return numbers.reduce((so_far, n) => so_far * n, 1);
+}
+
+// 640 -> "640 B", 2_621_440 -> "2.5 MiB"
+export function bytesText(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, n)) / 10));
+  const amount = n / 1024 ** power;
+  return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
+}
+
+// What an event does to a small block of the numbers 0 to 5, as rows before and after.
+// A move shows two of the axes that change places, 2 by 3.
+export function illustrate(event) {
+  const row = [[0, 1, 2, 3, 4, 5]], block = [[0, 1, 2], [3, 4, 5]];
+  const moved = [[0, 3], [1, 4], [2, 5]], recut = [[0, 1], [2, 3], [4, 5]];
+  return {
+    split: { before: row, after: block },
+    merge: { before: block, after: row },
+    join: { before: block, after: row },
+    move: { before: block, after: moved },
+    regroup: { before: block, after: recut },
+  }[event.kind];
+}
+
+// The two axes of a move that change places, as places in the input: the first pair
+// that stands the other way round in the output.
+export function movedPair(order) {
+  const place = order.findIndex((axis, i) => axis > order[i + 1]);
+  return [order[place + 1], order[place]];
+}
