@@ -23,8 +23,11 @@ import numpy as np
 JS = Path(__file__).parent / "js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 JS_TEXT = r'"[^"\n]*"|`(?:[^`$]|\$\{(?:[^}`]|`[^`]*`)*\}|\$)*`'
-JS_SPACE = re.compile(rf"({JS_TEXT})|//.*|\s*([{{}}()\[\];,=<>?:*|&])\s*|(\s)\s*")
-CSS_SPACE = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(:) |(\s)\s*", re.DOTALL)
+JS_SPACE = re.compile(  # groups hold what stays
+    rf"({JS_TEXT})|//.*\s*|\s*[,;]\s*(?=\}})|\s*([{{}}()\[\];,=<>?:*|&])\s*"
+    r"|\s([-+/])\s(?![-+])|(\s)\s*"
+)
+CSS_SPACE = re.compile(r"/\*.*?\*/|;?\s*(?=\})|\s*([{};,>])\s*|(:) |(\s)\s*", re.DOTALL)
 LAYER = re.compile(r"(?P<path>(.*?\.)??)(?P<number>\d+)(\.(?P<rest>.*))?$")
 EXACT_ZERO = 65535  # the code of a weight that is 0, not only rounded to it
 MOST = 6.5  # the largest weight that 16 bits hold with 4 decimals
@@ -353,7 +356,7 @@ class ShapeTracer(View):
             body.append(still_row(row, line if line != before else ("", "")))
             before = line
         names = ("line", "code", "operation", "shapes", "elements")
-        head = "".join(f'<th scope="col">{name}' for name in names)
+        head = "".join(f"<th>{name}" for name in names)
         error = self.state["error"]
         why = f"<p>{html_text(error['message'])}</p>" if error else ""
         return f"<table><tr>{head}{''.join(body)}</table>{why}"
@@ -362,9 +365,7 @@ class ShapeTracer(View):
 def still_row(row, line) -> str:
     """Return one table row; HTML lets its cells end where the next begins."""
     inputs = " ".join(axes_text(x["axes"]) for x in row["inputs"])
-    outputs = " ".join(
-        f"{axes_text(x['axes'])} = {axes_text(x['shape'])}" for x in row["outputs"]
-    )
+    outputs = " ".join(axes_text(x["axes"]) for x in row["outputs"])
     counts = ", ".join(f"{math.prod(x['shape']):,}" for x in row["outputs"])
     cells = (*line, row["op"], f"{inputs} → {outputs or 'raised'}", counts)
     return "<tr>" + "".join(f"<td>{html_text(cell)}" for cell in cells)

@@ -1,7 +1,7 @@
 // The drawings: all heads small, one head large, and lines from queries to keys.
 import { headName, tokenText } from "./attention_controls.js";
 import { columnMeans, pool, shade } from "./attention_math.js";
-import { h, put } from "./dom.js";
+import { h, letter, put } from "./dom.js";
 import { cssValue } from "./page.js";
 
 const MOVES = {
@@ -28,8 +28,7 @@ export function headGrid(scene) {
   }, canvas, second, first);
   onKeys(stack, (key) => key in MOVES && (scene.step(...MOVES[key]), true));
   const caption = h("div", { class: "eta-quiet" },
-    h("b", { class: "axis-L", text: "L" }), " layers down, ",
-    h("b", { class: "axis-H", text: "H" }), " heads across");
+    letter("L"), " layers down, ", letter("H"), " heads across");
   let pitch;
   const mark = (node, head) => {
     node.hidden = head === null;

@@ -12,16 +12,16 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
+// The letter of an axis, in its colour.
+export function letter(axis) {
+  return h("b", { style: `color: var(--axis-${axis})`, text: axis });
+}
+
 // The box of a view inside `el`. `signal` aborts when the view ends: give it to every
 // listener outside the box. Return `end` from render: it leaves nothing behind.
 export function frame(el, name, label) {
   const ends = new AbortController();
-  const box = h("div", {
-    class: `eta-box eta-${name}`,
-    role: "group",
-    "aria-label": label,
-    "data-lm-suppress-shortcuts": true,
-  });
+  const box = h("div", { class: `eta-box eta-${name}`, role: "group", "aria-label": label });
   // JupyterLab would take arrow keys and letters as its own commands.
   box.addEventListener("keydown", (event) => event.stopPropagation());
   el.replaceChildren(box);

@@ -1,5 +1,5 @@
 // The lines that ran, with the shapes that met there; sliders change the sizes.
-import { frame, h, onChange, put } from "./dom.js";
+import { frame, h, letter, onChange, put } from "./dom.js";
 import {
   bytesText, illustrate, movedPair, namesIn, namesInside, product, sizeOf,
 } from "./shape_math.js";
@@ -23,7 +23,7 @@ function readTrace(model) {
 function axisNode(axis, relations) {
   const names = namesIn(axis), inner = names.flatMap((name) => namesInside(name, relations));
   const parts = axis.split(/([A-Za-z_]\w*)/).map((text, i) =>
-    i % 2 ? h("b", { class: `axis-${text}`, text }) : text.replaceAll("*", "·"));
+    i % 2 ? letter(text) : text.replaceAll("*", "·"));
   return h("span", { "data-axis": names.join(" "), "data-inner": inner.join(" ") }, ...parts);
 }
 
