@@ -84,6 +84,7 @@ def test_every_parameter_gets_gradient(norm_first, need_weights):
             assert largest < 1e-5, name
         else:
             assert largest > 1e-4, name
+    assert (model.embedding.weight.grad.abs().amax(dim=1) > 1e-4).all()
 
 
 @FORMS

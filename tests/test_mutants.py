@@ -7,6 +7,7 @@ fails. `pytest tests/test_mutants.py -s` prints which test that was.
 import itertools
 import sys
 import types
+from collections import ChainMap
 from pathlib import Path
 
 import encoder
@@ -30,40 +31,52 @@ SUITES = (  # the quickest and strictest first
 
 
 def calls(test):
-    """Yield the arguments of each call that pytest makes of a parametrised test."""
+    """Yield the keyword arguments of each call that pytest makes of a test."""
     marks = [mark.args for mark in getattr(test, "pytestmark", [])]
-    names = [[name.strip() for name in mark[0].split(",")] for mark in marks]
-    for row in itertools.product(*[mark[1] for mark in marks]):
-        pairs = zip(names, row, strict=True)
-        yield {
-            name: value
-            for group, values in pairs
-            for name, value in zip(group, values if len(group) > 1 else [values])
-        }
+    choices = [[named(names, value) for value in values] for names, values in marks]
+    for choice in itertools.product(*choices):
+        yield dict(ChainMap(*choice))
 
 
-def load(mutant):
-    """Return the module `encoder` with one text replaced."""
-    assert SOURCE.count(mutant.before) == 1, f"{mutant.name}: not found exactly once"
+def named(names, value):
+    """Give one row of `parametrize(names, rows)` its names."""
+    names = names.split(", ")
+    return dict(zip(names, value if len(names) > 1 else [value], strict=True))
+
+
+def load(source):
+    """Return the module `encoder` that this text makes."""
     module = types.ModuleType("encoder")
-    text = SOURCE.replace(mutant.before, mutant.after)
-    exec(compile(text, f"encoder.py, {mutant.name}", "exec"), vars(module))
+    exec(compile(source, "mutated encoder.py", "exec"), vars(module))
     return module
 
 
-def killer(module, monkeypatch):
+def mutated(mutant):
+    """Return the text of `encoder.py` with the mutant's change."""
+    assert SOURCE.count(mutant.before) == 1, f"not found exactly once: {mutant.name}"
+    return SOURCE.replace(mutant.before, mutant.after)
+
+
+def every_call():
+    """Yield each test of the suites with each of its arguments, as pytest does."""
+    for suite in SUITES:
+        for name, test in list(vars(suite).items()):
+            if name.startswith("test_"):
+                yield from ((test, arguments) for arguments in calls(test))
+
+
+def killer(source, monkeypatch):
     """Return the name of the first test that fails on this encoder, or None."""
+    module = load(source)
     monkeypatch.setitem(sys.modules, "encoder", module)
     for suite in SUITES:
         monkeypatch.setattr(suite, "encoder", module)
-    for suite in SUITES:
-        tests = [each for name, each in vars(suite).items() if name.startswith("test_")]
-        for test, arguments in ((t, kwargs) for t in tests for kwargs in calls(t)):
-            torch.manual_seed(0)
-            try:
-                test(**arguments)
-            except (Exception, pytest.fail.Exception):
-                return test.__name__
+    for test, arguments in every_call():
+        torch.manual_seed(0)
+        try:
+            test(**arguments)
+        except (Exception, pytest.fail.Exception):
+            return test.__name__
     return None
 
 
@@ -77,23 +90,24 @@ def one_thread():
 
 
 def test_the_encoder_itself_passes_every_test(monkeypatch):
-    assert killer(load(MUTANTS[0]._replace(after=MUTANTS[0].before)), monkeypatch) is None
+    assert killer(SOURCE, monkeypatch) is None
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_is_killed(mutant, monkeypatch):
-    test = killer(load(mutant), monkeypatch)
+    test = killer(mutated(mutant), monkeypatch)
     assert test, f"no test notices: {mutant.name}"
     print(f"\n| {mutant.name} | {test} |", end="")
 
 
-@pytest.mark.parametrize("mutant, reason", EQUIVALENT, ids=lambda each: str(each[0]))
-def test_equivalent_change_is_not_blamed(mutant, reason, monkeypatch):
-    assert killer(load(mutant), monkeypatch) is None, reason
+@pytest.mark.parametrize("mutant", EQUIVALENT, ids=lambda mutant: mutant.name)
+def test_equivalent_change_is_not_blamed(mutant, monkeypatch):
+    assert killer(mutated(mutant), monkeypatch) is None, mutant.reason
 
 
-def test_no_mutant_is_on_the_list_twice():
-    mutants = [*MUTANTS, *(mutant for mutant, _ in EQUIVALENT)]
+def test_every_block_of_the_list_is_one_change():
+    mutants = MUTANTS + EQUIVALENT
     assert len({mutant.name for mutant in mutants}) == len(mutants)
-    assert len({mutant[1:] for mutant in mutants}) == len(mutants)
-    assert len(MUTANTS) >= 30
+    assert len({(mutant.before, mutant.after) for mutant in mutants}) == len(mutants)
+    assert all(mutant.before != mutant.after for mutant in mutants)
+    assert all(mutant.reason for mutant in EQUIVALENT)
