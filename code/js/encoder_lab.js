@@ -19,7 +19,7 @@ function makeScene(model, redraw) {
     model, trained, vocabulary, start,
     kinds: trained.kinds, blank: vocabulary[0], longest: trained.max_length, examples: model.get("examples"),
     nHeads: trained.n_heads, nLayers: trained.n_layers, dHead: dModel / trained.n_heads,
-    view: { stage: "1.query", side: "numbers", layer: 1, head: 0 },
+    view: { stage: "1.query", side: "numbers", layer: 1, head: 1 },
     state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
     read: () => Math.min(model.get("read"), model.get("tokens").length - 1),
     setSentence(tokens) {

@@ -218,7 +218,9 @@ export function readModel(stored) {
 export function withEdits(model, edits) {
   const parameters = { ...model.parameters };
   for (const [name, row, col, value] of edits) {
-    const old = parameters[name], data = old.data.slice();
+    const old = parameters[name];
+    if (!(row < old?.rows && col < old?.cols)) throw new Error(`There is no number ${name}[${row}, ${col}].`);
+    const data = old.data.slice();
     data[row * old.cols + col] = value;
     parameters[name] = { ...old, data };
   }

@@ -33,11 +33,18 @@ export function switches(scene) {
     const { off, norm_first, edits } = scene.state();
     order.forEach(({ node, value }) => node.setAttribute("aria-pressed", value === norm_first));
     toggles.forEach(({ node, part }) => node.setAttribute("aria-pressed", !off.includes(part)));
-    changed.textContent = edits.length ? `${edits.length} weight${edits.length > 1 ? "s" : ""} changed` : "";
+    changed.textContent = noteOn(norm_first, edits.length);
   }
   const bar = h("div", { class: "eta-bar lab-switches", role: "group", "aria-label": "switches" },
     h("span", { class: "lab-pair" }, ...order.map(({ node }) => node)), ...toggles.map(({ node }) => node), changed, reset);
   return { node: bar, draw };
+}
+
+function noteOn(normFirst, nEdits) {
+  const notes = [];
+  if (normFirst) notes.push("Pre-LN, with weights trained as Post-LN");
+  if (nEdits) notes.push(`${nEdits} weight${nEdits > 1 ? "s" : ""} changed`);
+  return notes.join("; ");
 }
 
 export function flow(scene) {
@@ -52,11 +59,13 @@ export function flow(scene) {
 
   function block(layer, { residual, inside, after }) {
     const id = (name) => `${layer}.${name}`;
+    const part = residual === "residual1" ? "attention" : "feed-forward";
     const wire = cut(`layers.${layer}.${residual}`, "residual", "lab-wire");
-    wire.setAttribute("aria-label", `layer ${layer}, ${residual === "residual1" ? "residual around attention" : "residual around feed-forward"}`);
+    wire.setAttribute("aria-label", `layer ${layer}, residual around ${part}`);
     return h("div", { class: "lab-block" }, wire,
       h("div", { class: "lab-steps" }, ...inside.map((name) => step(id(name)))),
-      h("div", { class: "lab-after" }, ...after.map((name) => step(id(name)))));
+      h("div", { class: "lab-after" }, ...after.map((name) => step(id(name)))),
+      h("span", { class: "lab-block-name", text: part }));
   }
 
   function layer(l, normFirst) {

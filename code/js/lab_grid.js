@@ -28,24 +28,30 @@ export function numberGrid(point, choose) {
     cells[current[0]]?.[current[1]]?.setAttribute("tabindex", 0);
   }
 
+  // Most numbers stay when one word changes: only what differs is written.
   function paint({ map, shares, struck }) {
     const most = map.data.reduce((max, value) => Math.max(max, Math.abs(value)), 1e-9);
     cells.forEach((row, i) => row.forEach((cell, j) => {
-      const value = at(map, i, j);
-      cell.textContent = number(value);
-      if (shares) cell.dataset.level = level(value / (shares === true ? 1 : shares));
-      else cell.style.setProperty("--amount", `${Math.round((Math.abs(value) / most) * 55)}%`);
-      cell.dataset.sign = shares ? "share" : value < 0 ? "neg" : "pos";
+      const value = at(map, i, j), text = number(value);
+      const sign = shares ? "share" : value < 0 ? "neg" : "pos";
+      const amount = shares ? level(value / (shares === true ? 1 : shares)) : Math.round((Math.abs(value) / most) * 44);
+      const look = `${text} ${sign} ${amount} ${struck?.[j]}`;
+      if (look === cell.look) return;
+      cell.look = look;
+      cell.textContent = text;
+      cell.dataset.sign = sign;
+      if (shares) cell.dataset.level = amount;
+      else cell.style.setProperty("--amount", `${amount}%`);
       cell.toggleAttribute("data-struck", Boolean(struck?.[j]));
     }));
   }
 
   function show(view) {
-    const key = JSON.stringify([view.rows, view.cols, view.group]);
+    const key = JSON.stringify([view.rows, view.cols, view.group, Boolean(view.shares)]);
     if (key !== shown) build(view);
     shown = key;
     table.setAttribute("aria-label", view.label);
-    table.toggleAttribute("data-square", view.rows === view.cols);
+    table.toggleAttribute("data-words", typeof view.cols[0] === "string");
     paint(view);
   }
 

@@ -18,7 +18,7 @@ export function stagePanel(scene) {
   const captions = [0, 1].map(() => h("p", { class: "lab-caption eta-quiet" }));
   grids.forEach(({ node }, n) => values.append(h("div", {}, captions[n], node)));
   weights.append(editor.node, ...tables.map(({ node }) => node));
-  let run = null, spot = [0, 0, 0];
+  let run = null, spot = [0, scene.read(), 0];
 
   function point(...where) {
     spot = where;

@@ -10,7 +10,9 @@ export function sentenceRow(scene, signal) {
   const legend = h("p", { class: "lab-legend eta-quiet" });
   let slots = [];
 
-  const setPadding = (i, hides) => put(model, { padding: model.get("padding").with(i, hides) });
+  const setPadding = (i, hides) => put(model, {
+    padding: model.get("tokens").map((_, k) => (k === i ? hides : Boolean(model.get("padding")[k]))),
+  });
   const setWord = (i, word) => put(model, { tokens: model.get("tokens").with(i, word), read: i });
 
   function slot(i) {
