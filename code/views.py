@@ -117,8 +117,8 @@ class AttentionMap(View):
         shared = key_tokens is None and Tq == Tk
         super().__init__(
             shape=[B, L, H, Tq, Tk],
-            queries=token_lists("tokens", tokens, B, Tq),
-            keys=None if shared else token_lists("key_tokens", key_tokens, B, Tk),
+            query_tokens=token_lists("tokens", tokens, B, Tq),
+            key_tokens=None if shared else token_lists("key_tokens", key_tokens, B, Tk),
             padding=padding_lists(self.weights, key_padding_mask),
             sample=place("sample", sample, B),
             layer=place("layer", layer, L),
@@ -141,8 +141,8 @@ class AttentionMap(View):
         state, (*_, n_queries, n_keys) = self.state, self.state["shape"]
         sample, layer, head = state["sample"], state["layer"], state["head"]
         weights = self.weights[sample, layer, head]
-        queries = state["queries"][sample]
-        keys = queries if state["keys"] is None else state["keys"][sample]
+        queries = state["query_tokens"][sample]
+        keys = queries if state["key_tokens"] is None else state["key_tokens"][sample]
         small = n_queries <= 16 and n_keys <= 10
         draw = numbers_table if small else strongest_table
         caption = f"Attention weights, layer {layer}, head {head}; rows are queries."
@@ -162,7 +162,7 @@ class AttentionMap(View):
 
     def refresh(self, widget, recompute):
         mask = np.array(widget.padding, dtype=bool)
-        tokens = self.state["queries"]
+        tokens = self.state["query_tokens"]
         weights = stack_weights(recompute(mask), tokens)
         if weights.shape != self.weights.shape:
             wanted, got = self.weights.shape, weights.shape
@@ -307,7 +307,7 @@ def strongest_table(weights, queries, keys, caption) -> str:
 def heat_map(weights) -> str:
     """Return the weights (Tq, Tk) as SVG: eight shades, one path a shade."""
     n_queries, n_keys = weights.shape
-    shades = np.ceil(8 * weights / (weights.max() or 1.0)).astype(int)
+    shades = np.ceil(8 * weights / (weights.max() or 1.0) - 1e-6).astype(int)
     paths = []
     for shade in range(1, 9):
         cells = zip(*np.nonzero(shades == shade))

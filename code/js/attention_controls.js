@@ -28,7 +28,7 @@ export function controls(scene, box) {
     (value) => put(model, { [name]: value }));
   const other = (name, place, n) => picker(name, count(n), () => scene.second()?.[place],
     (value) => put(model, { compare: scene.second().with(place, value) }));
-  const samples = model.get("queries").map((tokens, i) =>
+  const samples = model.get("query_tokens").map((tokens, i) =>
     [i, `${i}: ${tokens.join(" ").slice(0, 30)}`]);
   const pickers = [own("sample", samples), own("layer", count(L)), own("head", count(H))];
   const others = [other("layer", 0, L), other("head", 1, H)];
@@ -132,7 +132,7 @@ function exactText(scene, map, i) {
 
 // Two lists: who the query looks at, and who looks at the key; or one list a head.
 function describe(scene, heads, q, k) {
-  const self = scene.model.get("keys") === null;
+  const self = scene.model.get("key_tokens") === null;
   const row = q ?? (self ? k : null), column = k ?? (self ? q : null);
   if (heads.length === 1) return [
     row === null ? pairList(scene, heads[0]) : rowList(scene, heads[0], row),

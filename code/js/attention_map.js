@@ -22,10 +22,10 @@ function makeScene(model) {
       decoded = decodeWeights(model.get("weights"), digits);
       most = largest(decoded.values);
     },
-    queries: () => model.get("queries")[sample()],
-    keys: () => (model.get("keys") ?? model.get("queries"))[sample()],
+    queries: () => model.get("query_tokens")[sample()],
+    keys: () => (model.get("key_tokens") ?? model.get("query_tokens"))[sample()],
     isPadding: (k) => model.get("padding")[sample()][k] === 1,
-    isPaddingQuery: (q) => model.get("keys") === null && scene.isPadding(q),
+    isPaddingQuery: (q) => model.get("key_tokens") === null && scene.isPadding(q),
     first: () => [model.get("layer"), model.get("head")],
     second: () => model.get("compare"),
     map: ([layer, head]) => headMap(decoded, shape, sample(), layer, head),
