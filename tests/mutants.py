@@ -175,6 +175,10 @@ fill with -1e9
 - torch.finfo(scores.dtype).min
 + -1e9
 
+fill with half the lowest number
+- torch.finfo(scores.dtype).min)
++ torch.finfo(scores.dtype).min / 2)
+
 fill with -100
 - torch.finfo(scores.dtype).min
 + -100.0
@@ -737,15 +741,10 @@ blocked of any rank
 """)
 
 EQUIVALENT = parse("""
-fill with half the lowest number
-- torch.finfo(scores.dtype).min)
-+ torch.finfo(scores.dtype).min / 2)
-= its exponential beside any real score is 0 all the same
-
-scale applied to the query
-- scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-+ scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
-= the same product; it rounds elsewhere, below every tolerance
+keys transposed by another name
+- key.transpose(-2, -1)
++ key.mT
+= mT is the same transpose
 
 layers split off by size
 - x.unflatten(-1, (self.n_heads, -1))

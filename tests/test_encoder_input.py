@@ -177,32 +177,51 @@ def test_ids_may_be_int32():
     assert torch.equal(encode(ids.int())[0], encode(ids)[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@examples
-@given(
-    sizes=st.tuples(*[st.integers(low, 5) for low in (0, 1, 1, 1, 1, 0)]),
-    norm_first=st.booleans(),
-    need_weights=st.booleans(),
-    seed=st.integers(0, 2**16),
-)
-def test_any_size_and_any_mask_equal_the_reference(
-    dtype, sizes, norm_first, need_weights, seed
-):
-    rows, tokens, heads, width, d_ff, n_layers = sizes
+@st.composite
+def models_and_batches(draw):
+    """Any small model in eval mode, ids for it, and padding at any places."""
+    rows, tokens, n_layers = (draw(st.integers(low, 5)) for low in (0, 1, 0))
+    heads, width, d_ff = (draw(st.integers(1, 5)) for _ in range(3))
     options = {"d_model": heads * width, "n_heads": heads, "d_ff": d_ff}
-    options |= {"n_layers": n_layers, "norm_first": norm_first, "max_length": 5}
-    encode = build(encoder.TransformerEncoder, vocab_size=V, **options).to(dtype)
-    torch.manual_seed(seed)
-    ids, padding = random_ids(rows, tokens), torch.rand(rows, tokens) < 0.4
-    hidden, maps = encode(ids, padding, need_weights)
-    order = {"norm_first": norm_first, "key_padding_mask": padding}
-    expected = reference.encoder(encode.state_dict(), ids, n_heads=heads, **order)
-    # A LayerNorm over one or two nearly equal numbers magnifies rounding a lot.
-    tolerance = 1e-3 if dtype == torch.float32 else 1e-11
-    assert_near(hidden, expected[0], tolerance)
-    if need_weights:
-        for ours, theirs in zip(maps, expected[1], strict=True):
-            assert_near(ours, theirs, tolerance)
+    options |= {
+        "n_layers": n_layers,
+        "max_length": 5,
+        "norm_first": draw(st.booleans()),
+    }
+    encode = build(encoder.TransformerEncoder, vocab_size=V, **options)
+    torch.manual_seed(draw(st.integers(0, 2**16)))
+    return encode, options, random_ids(rows, tokens), torch.rand(rows, tokens) < 0.4
+
+
+@examples
+@given(models_and_batches())
+def test_any_size_and_any_mask_equal_the_reference(drawn):
+    encode, options, ids, padding = drawn
+    encode = encode.double()
+    hidden, maps = encode(ids, padding, need_weights=True)
+    shared = {name: options[name] for name in ("n_heads", "norm_first")}
+    expected, expected_maps = reference.encoder(
+        encode.state_dict(), ids, key_padding_mask=padding, **shared
+    )
+    # A LayerNorm over two nearly equal numbers magnifies rounding, layer by layer.
+    for form in (hidden, encode(ids, padding)[0]):
+        assert_near(form, expected, 1e-9)
+    for ours, theirs in zip(maps, expected_maps, strict=True):
+        assert_near(ours, theirs, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@examples
+@given(models_and_batches())
+def test_any_size_and_any_mask_stay_finite_in_any_dtype(dtype, drawn):
+    encode, _, ids, padding = drawn
+    hidden, maps = encode.to(dtype)(ids, padding, need_weights=True)
+    for each in (hidden, encode(ids, padding)[0], *maps):
+        assert each.dtype == dtype and each.isfinite().all()
+    for weights in maps:
+        seen = (~padding).any(dim=1).double()[:, None, None].expand(weights.shape[:3])
+        assert_near(weights.double().sum(dim=-1), seen, 4 * torch.finfo(dtype).eps)
+        assert (weights.masked_select(padding[:, None, None]) == 0).all()
 
 
 @examples

@@ -11,7 +11,6 @@ from small import (
     D,
     H,
     K,
-    L,
     T,
     V,
     assert_near,
@@ -212,7 +211,7 @@ def test_both_forms_agree_with_and_without_dead_rows(dtype):
         assert_near(part(x, mask)[0], part(x, mask, True)[0], tolerance)
 
 
-@pytest.mark.parametrize("size", [1e3, 1e4])
+@pytest.mark.parametrize("size", [1e3, 6e4])
 def test_large_half_precision_scores_never_beat_the_mask(size):
     query = torch.full((1, 1, 1, 1), -1.0, dtype=torch.float16)
     key = torch.tensor([[[[size], [1.0]]]], dtype=torch.float16)
@@ -228,10 +227,3 @@ def test_a_call_changes_none_of_its_inputs(need_weights):
     first, second = (model(ids, padding, need_weights)[0] for _ in range(2))
     assert torch.equal(ids, copies[0]) and torch.equal(padding, copies[1])
     assert torch.equal(first, second)
-
-
-def test_every_layer_gets_the_mask():
-    model, padding = build_model(), ragged()
-    maps = model(random_ids(), padding, need_weights=True)[1]
-    blocked = padding[:, None, None].expand(B, H, T, T)
-    assert [each[blocked].max().item() for each in maps] == [0.0] * L

@@ -24,9 +24,9 @@ def tensors(model):
 def test_state_dict_carries_everything_learned_and_nothing_else(norm_first):
     model, ids = build_model(norm_first=norm_first), random_ids()
     fresh = encoder.TransformerEncoder(**MODEL, norm_first=norm_first).eval()
-    assert not torch.equal(fresh(ids)[0], model(ids)[0])
+    assert (fresh(ids)[0] - model(ids)[0]).abs().max() > 0.1
     fresh.load_state_dict(model.state_dict())
-    assert torch.equal(fresh(ids)[0], model(ids)[0])
+    assert_near(fresh(ids)[0], model(ids)[0])
     assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}
 
 
@@ -34,7 +34,7 @@ def test_weights_fit_a_model_for_longer_texts():
     model, ids = build_model(), random_ids()
     longer = encoder.TransformerEncoder(**MODEL | {"max_length": 101}).eval()
     longer.load_state_dict(model.state_dict())
-    assert torch.equal(longer(ids)[0], model(ids)[0])
+    assert_near(longer(ids)[0], model(ids)[0])
     assert longer(random_ids(1, 101))[0].shape == (1, 101, D)
 
 
@@ -71,7 +71,7 @@ def test_a_model_that_leaves_meta_has_its_positions_back():
         empty = encoder.TransformerEncoder(**MODEL).eval()
     empty.to_empty(device="cpu").load_state_dict(model.state_dict())
     ids = random_ids()
-    assert torch.equal(empty(ids)[0], model(ids)[0])
+    assert_near(empty(ids)[0], model(ids)[0])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -82,7 +82,7 @@ def test_every_device_computes_the_same(device):
     assert {each.device.type for each in tensors(moved)} == {device}
     for need_weights in (False, True):
         ours = moved(ids.to(device), padding.to(device), need_weights)[0]
-        assert_near(ours, expected, 2e-6)
+        assert_near(ours, expected, 1e-5)
 
 
 def copies(model):
@@ -100,10 +100,10 @@ def test_copies_compute_the_same_and_share_nothing(norm_first):
     model, ids = build_model(norm_first=norm_first), random_ids()
     expected = model(ids, ragged())[0].detach()
     for each in copies(model):
-        assert torch.equal(each(ids, ragged())[0], expected)
+        assert_near(each(ids, ragged())[0], expected)
         for parameter in each.parameters():
             parameter.data.zero_()
-        assert torch.equal(model(ids, ragged())[0], expected)
+        assert_near(model(ids, ragged())[0], expected)
 
 
 def test_a_float64_default_gives_a_float64_model():
