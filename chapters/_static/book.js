@@ -1,0 +1,15 @@
+// What is wider than a phone scrolls by itself; keys must reach it as a finger does.
+const WIDE = "main .pst-scrollable-table-container, main mjx-container[display]";
+
+function letKeysScroll() {
+  for (const box of document.querySelectorAll(WIDE)) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+
+addEventListener("resize", letKeysScroll);
+addEventListener("load", async () => {
+  await window.MathJax?.startup?.promise;
+  letKeysScroll();
+});
