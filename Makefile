@@ -26,8 +26,9 @@ help: ## List the targets
 book: html ## Build the book and serve it on this machine
 	@$(RUN) tests/serve.py _build/html $(PORT)
 
+# After a failure nothing is kept: Sphinx would not warn again of pages it has read.
 html: $(READY) ## Build the book into _build/html; a warning is an error
-	$(BUILD)
+	$(BUILD) || { rm -rf _build/.doctrees; exit 1; }
 
 test: $(READY) ## Run everything that must hold: lint, html, suite, notebooks
 	@failed=; for part in $(PARTS); do \
