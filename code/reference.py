@@ -60,9 +60,10 @@ def attention(query, key, value, blocked=None):
 
 def softmax(scores, visible):
     """Share 1 among the visible entries of a row, by the exponential of their score."""
-    top = np.max(scores, axis=-1, keepdims=True, where=visible, initial=-math.inf)
-    with np.errstate(invalid="ignore"):  # -inf - -inf, in rows where nothing is visible
-        strength = np.where(visible, np.exp(scores - top), 0.0)
+    scores = np.where(visible, scores, -math.inf)
+    top = scores.max(axis=-1, keepdims=True, initial=-math.inf)
+    top = np.where(top > -math.inf, top, 0.0)  # nothing visible: no largest score
+    strength = np.exp(scores - top)  # at most 1, and 0 where hidden
     total = strength.sum(axis=-1, keepdims=True)
     return strength / np.where(total > 0, total, 1.0)
 
@@ -93,9 +94,8 @@ def gelu(x):
 
 def feed_forward(parameters, x, *, activation=relu):
     """Widen each token to F numbers, bend them, and come back: (B, T, D)."""
-    return linear(
-        part(parameters, "down"), activation(linear(part(parameters, "up"), x))
-    )
+    inner = activation(linear(part(parameters, "up"), x))  # (B, T, F)
+    return linear(part(parameters, "down"), inner)
 
 
 def layer_norm(parameters, x, eps=1e-5):
@@ -115,11 +115,10 @@ def encoder_layer(
     """One layer in either norm order: (B, T, D) -> (B, T, D), maps (B, H, T, T)."""
     norm1 = partial(layer_norm, part(parameters, "norm1"))
     norm2 = partial(layer_norm, part(parameters, "norm2"))
-    feed = partial(
-        feed_forward, part(parameters, "feed_forward"), activation=activation
-    )
-    attend = partial(multi_head_attention, part(parameters, "attention"))
-    attend = partial(attend, n_heads=n_heads, key_padding_mask=key_padding_mask)
+    options = {"n_heads": n_heads, "key_padding_mask": key_padding_mask}
+    attend = partial(multi_head_attention, part(parameters, "attention"), **options)
+    inner = part(parameters, "feed_forward")
+    feed = partial(feed_forward, inner, activation=activation)
 
     x = np.asarray(x, dtype=float)
     if norm_first:

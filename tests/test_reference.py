@@ -32,6 +32,14 @@ def test_large_scores_do_not_overflow():
         assert attend(query, key, key)[1].tolist() == [[1.0, 0.0]]
 
 
+def test_hidden_scores_cannot_matter_however_large():
+    query, key = np.array([[2000.0]]), np.array([[1.0], [0.0], [0.5]])
+    blocked = np.array([[True, False, False]])
+    with np.errstate(all="raise", under="ignore"):
+        for attend in (reference.attention, reference.attention_by_loops):
+            assert attend(query, key, key, blocked)[1].tolist() == [[0.0, 0.0, 1.0]]
+
+
 def test_heads_are_slices_of_columns():
     parameters = {f"{name}.bias": np.zeros(D) for name in ("query", "key", "value")}
     parameters |= {f"{name}.weight": np.eye(D) for name in ("query", "key", "value")}
