@@ -4,6 +4,7 @@ The page is opened from the disk, under a policy that forbids everything from ou
 What it shows is compared with the stored encoder in torch.
 """
 
+import json
 import re
 
 import lab
@@ -12,7 +13,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 from test_lab import START, job_of, outputs, record_steps, without
-from views import EncoderLab
+from views import EncoderLab, es_module, style
 
 POLICY = "default-src 'self' 'unsafe-inline'"
 PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head><title>Lab</title>
@@ -375,6 +376,49 @@ def test_two_labs_on_a_page_mind_their_own_business(open_lab):
     assert first.locator(".lab-says:not(:empty)").inner_text().startswith("he ")
     shown = second.locator(".lab-says:not(:empty)").inner_text()
     assert (shown.split()[0], int(shown.split()[1])) == torch_says(other)
+
+
+def test_a_kernel_can_set_the_sentence_and_hears_what_the_reader_does(open_lab):
+    page = open_lab(LiveInPage())
+    page.evaluate("model.set('tokens', ['___', 'lost', 'his', 'key'])")
+    assert page.locator(".lab-word").count() == 4
+    word(page, 2).select_option("her")
+    assert page.evaluate("model.get('tokens')") == ["___", "lost", "her", "key"]
+    page.locator(".lab-pad").nth(3).click()
+    assert page.evaluate("model.get('padding')") == [False, False, False, True]
+    assert page.evaluate("model.saved") >= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ("model.set('tokens', ['<b>', 'ate'])", "“<b>” is not a word"),
+        ("model.set('edits', [['nothing', 0, 0, 1]])", "no number nothing[0, 0]"),
+    ],
+)
+def test_what_a_kernel_sends_wrongly_is_answered_in_the_page(open_lab, change, answer):
+    page = open_lab(LiveInPage())
+    page.evaluate(change)
+    assert answer in page.locator(".lab-message").inner_text()
+    assert says(page) == torch_says(START)
+    assert page.noise == []
+
+
+class LiveInPage(EncoderLab):
+    """The view with its model in reach, as anywidget holds it, and nothing else."""
+
+    def html(self):
+        view = es_module(self.module).replace("export default", "const view=")
+        state = json.dumps(self.state | {"weights": list(self.state["weights"])})
+        return f"""<style>{style(self.styles)}</style><div class="eta-root"></div>
+            <script>(() => {{ {view} {es_module("shim.js")}
+            const state = {state.replace("<", "&lt;")};
+            state.weights = new DataView(Uint8Array.from(state.weights).buffer);
+            window.model = makeModel(state);
+            model.saved = 0;
+            model.save_changes = () => (model.saved += 1);
+            view.render({{ model, el: document.querySelector(".eta-root") }});
+            }})();</script>"""
 
 
 def test_it_cleans_up_after_itself(open_lab):
