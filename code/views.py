@@ -527,8 +527,7 @@ class EncoderLab(View):
     examples = (
         "the old ___ lost her key",
         "paul ___ the bus because he was late",
-        "the dogs found ___ ball",
-        "___ wore the coat because he was ___",
+        "___ wore her ___",
     )
 
     def __init__(self, tokens=start, padding=()):
