@@ -69,9 +69,10 @@ clean: ## Remove what was built, but keep the environment
 
 # A changed requirements.txt is the one reason to install again.
 $(READY): requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
-		{ echo "The book needs Python 3.11, 3.12 or 3.13, and PYTHON=$(PYTHON) is" \
-		"$$($(PYTHON) --version 2>&1 || echo missing)."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		2>/dev/null || { echo "The book needs Python 3.11, 3.12 or 3.13;" \
+		"$(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not installed)." \
+		"Choose one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --requirement requirements.txt
 	@touch $(READY)

@@ -188,8 +188,8 @@ def test_an_old_python_is_told_in_one_sentence(tmp_path):
     command = ["make", "-s", "html", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode != 0
-    assert "needs Python 3.11, 3.12 or 3.13, and" in result.stdout
-    assert "is Python 3.9.1." in result.stdout
+    assert "needs Python 3.11, 3.12 or 3.13;" in result.stderr
+    assert "is Python 3.9.1." in result.stderr
     assert not (tmp_path / "venv").exists()
 
 
