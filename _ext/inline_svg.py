@@ -25,7 +25,9 @@ class InlineSvg(SphinxPostTransform):
             uri = image["uri"]
             if uri.endswith(".svg") and "://" not in uri:
                 svg = Path(self.app.srcdir, uri).read_text(encoding="utf-8")
-                image.replace_self(nodes.raw("", self.inline(svg, image), format="html"))
+                image.replace_self(
+                    nodes.raw("", self.inline(svg, image), format="html")
+                )
 
     def inline(self, svg, image):
         """Return the SVG with its links made relative and its alternative text set."""
