@@ -27,17 +27,20 @@ export function relu(a) {
   return { ...a, data: a.data.map((value) => Math.max(value, 0)) };
 }
 
-function dot(a, rowA, b, rowB, from = 0, to = a.cols) {
+// The dot product of `count` numbers of two arrays, from one place in each.
+export function dot(a, startA, b, startB, count) {
   let sum = 0;
-  for (let k = from; k < to; k++) sum += a.data[rowA * a.cols + k] * b.data[rowB * b.cols + k];
+  for (let k = 0; k < count; k++) sum += a[startA + k] * b[startB + k];
   return sum;
 }
 
 // torch's linear map: a row of `weight` (out, in) makes one number out.
 export function linear(x, weight, bias) {
-  const y = matrix(x.rows, weight.rows);
-  for (let t = 0; t < x.rows; t++) {
-    for (let o = 0; o < y.cols; o++) y.data[t * y.cols + o] = dot(x, t, weight, o) + bias.data[o];
+  const y = matrix(x.rows, weight.rows), n = x.cols;
+  for (let t = 0; t < y.rows; t++) {
+    for (let o = 0; o < y.cols; o++) {
+      y.data[t * y.cols + o] = dot(x.data, t * n, weight.data, o * n, n) + bias.data[o];
+    }
   }
   return y;
 }
@@ -79,7 +82,8 @@ export function scoresOf(query, key, head, dHead, divisor) {
   const scores = matrix(query.rows, key.rows), from = head * dHead;
   for (let i = 0; i < query.rows; i++) {
     for (let j = 0; j < key.rows; j++) {
-      scores.data[i * key.rows + j] = dot(query, i, key, j, from, from + dHead) / divisor;
+      const fit = dot(query.data, i * query.cols + from, key.data, j * key.cols + from, dHead);
+      scores.data[i * key.rows + j] = fit / divisor;
     }
   }
   return scores;

@@ -38,8 +38,8 @@ export function sentenceRow(scene, signal) {
     legend.textContent = legendOf(run, layer, head);
     slots.forEach(({ node, list, says, share, pad }, i) => {
       const word = run.words[i], isBlank = word === scene.blank;
-      list.value = word;
-      list.style.width = `${word.length + 2.6}ch`;
+      if (list.value !== word) list.value = word;
+      list.style.width = `${word.length + 2.6}ch`; // where CSS cannot fit a list to its word
       node.dataset.state = run.padding[i] ? "padding" : isBlank ? "blank" : "word";
       node.toggleAttribute("data-read", i === scene.read());
       says.textContent = isBlank ? sayBest(run, i) : "";

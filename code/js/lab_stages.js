@@ -1,6 +1,6 @@
 // The steps of the encoder as the lab shows them: what each is called, which numbers it
 // holds, and how one of its numbers came about, in words. No drawing here.
-import { angle, at, moments } from "./encoder_math.js";
+import { angle, at, dot, moments } from "./encoder_math.js";
 
 export const number = (value) => {
   if (Number.isNaN(value)) return "nan";
@@ -105,10 +105,9 @@ const HOW = {
     `${run.words[i]}[${j}]: embedding + position = ${number(at(run.embedded, i, j))} + ${number(at(run.positions, i, j))}`,
   scores(run, info, i, j, head) {
     const { query, key } = run.layers[info.layer], k = query.cols / run.model.n_heads;
-    let dot = 0;
-    for (let c = head * k; c < (head + 1) * k; c++) dot += at(query, i, c) * at(key, j, c);
+    const fit = dot(query.data, i * query.cols + head * k, key.data, j * key.cols + head * k, k);
     const [product, divided] = run.off.includes("scale") ? ["", ""] : [` / \u221a${k}`, ` / ${number(Math.sqrt(k))}`];
-    return `score[${i}, ${j}] = q(${run.words[i]}) \u00b7 k(${run.words[j]})${product} = ${number(dot)}${divided}`;
+    return `score[${i}, ${j}] = q(${run.words[i]}) \u00b7 k(${run.words[j]})${product} = ${number(fit)}${divided}`;
   },
   weights(run, info, i, j, head) {
     if (run.padding[j]) return `${run.words[j]} is padding: no query may see it, weight`;
