@@ -16,7 +16,8 @@ from views import AttentionMap
 RUN = """
 import { readFileSync } from "node:fs";
 const { file, body, data } = JSON.parse(readFileSync(0, "utf8"));
-const bytes = (text) => new DataView(new Uint8Array(Buffer.from(text, "base64")).buffer);
+const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
+const bytes = (text) => new DataView(read(text).buffer);
 const run = (async () => {}).constructor("module", "data", "bytes", body);
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 console.log(JSON.stringify(await run(await import(file), data, bytes), plain));

@@ -27,7 +27,7 @@ export function controls(scene, box) {
   const own = (name, options) => picker(name, options, () => model.get(name),
     (value) => put(model, { [name]: value }));
   const other = (name, place, n) => picker(name, count(n), () => scene.second()?.[place],
-    (value) => put(model, { compare: scene.second().with(place, value) }));
+    (value) => put(model, { compare: scene.second().with(place, value) }), `second ${name}`);
   const samples = model.get("query_tokens").map((tokens, i) =>
     [i, `${i}: ${tokens.join(" ").slice(0, 30)}`]);
   const pickers = [own("sample", samples), own("layer", count(L)), own("head", count(H))];

@@ -134,7 +134,7 @@ function sliders(model, relations, size) {
   const free = Object.keys(model.get("sizes")).filter((name) => !(name in relations));
   const inputs = free.map((name) => {
     const start = model.get("sizes")[name];
-    const input = h("input", { type: "range", min: 1, max: Math.max(CEILINGS[name] ?? 0, 4 * start), value: start,
+    const input = h("input", { type: "range", "aria-label": name, min: 1, max: Math.max(CEILINGS[name] ?? 0, 4 * start), value: start,
       oninput: () => put(model, { sizes: { ...model.get("sizes"), [name]: Number(input.value) } }) });
     const shown = h("output");
     return { name, input, shown, node: h("label", {}, axisNode(name, relations), input, shown) };
