@@ -44,6 +44,7 @@ ALIASES = {  # attributes that say a size, most telling first
     "F": "d_ff dim_feedforward ffn_dim intermediate_size d_hid mlp_dim d_hidden",
     "V": "vocab_size n_vocab",
 }
+RARE = "K", "H", "T", "Tk"  # names that weights do not have unless there is need
 NAME_OF = {alias: name for name, text in ALIASES.items() for alias in text.split()}
 
 FIRST_FORMS = {1: ["T"], 2: ["B", "T"], 3: ["B", "T", "D"], 4: ["B", "H", "T", "K"]}
@@ -303,11 +304,12 @@ def experiment(subject, tensors, sizes, readings) -> list[tuple]:
     """
     if subject.inputs is None or subject.strangers:
         return []
+    few = *subject.given, "D", "F", "V"
     for level, varied in enumerate(VARIED):
         tables = [resized(sizes, varied.split(), k) for k in (0, 1)]
         found = []
         for reading in readings[: 1 if level else 4]:
-            for names in (("D", "F", "V"), ("D", "F", "V", "K", "H", "T", "Tk")):
+            for names in (few, (*few, *RARE)):
                 runs = [
                     repeat(subject, tensors, reading, sizes, new, names)
                     for new in tables
@@ -397,10 +399,11 @@ def resize_numbers(attributes, sizes, new, names):
                 value(written(i, sizes, names), new) for i in n
             )
         elif type(n) is int:
-            name = NAME_OF.get(attribute)
-            counts = attribute.startswith(("n_", "num_"))
-            text = str(n) if counts else written(n, sizes, ("D", "F", "V"))
-            attributes[attribute] = value(name if sizes.get(name) == n else text, new)
+            known = NAME_OF.get(attribute)
+            counts = attribute.startswith(("n_", "num_"))  # of layers, of classes
+            usual = [name for name in names if name not in RARE]
+            text = str(n) if counts else written(n, sizes, usual)
+            attributes[attribute] = value(known if sizes.get(known) == n else text, new)
 
 
 @contextlib.contextmanager

@@ -123,7 +123,7 @@ class Trace:
 
     def __repr__(self):
         ended = f", {type(self.error).__name__}" if self.error is not None else ""
-        return f"Trace({self.module}: {len(self._rows)} operations{ended})"
+        return f"Trace({self.module}: {count(self._rows)}{ended})"
 
     def _repr_mimebundle_(self, **kwargs):
         try:
@@ -223,6 +223,10 @@ class Row:
         return self.outputs[0].axes if self.outputs else ()
 
     @property
+    def input_axes(self) -> list[tuple[str, ...]]:
+        return [shape.axes for shape in self.inputs]
+
+    @property
     def file(self) -> str:
         return self.place[0].co_filename if self.place else ""
 
@@ -290,6 +294,9 @@ def record(call, *inputs, watch=None, inside=False, **kwargs) -> "Recorder":
             recorder.result = call(*inputs, **kwargs)
         except Exception as error:
             recorder.error = error
+    for row in recorder.rows:
+        if row.error is not None and row.error is not recorder.error:
+            row.error, row.note = None, "raised, and was caught"  # keep no frames alive
     if recorder.error is not None:
         end_with_raise(recorder)
     elif not recorder.rows:
@@ -402,8 +409,6 @@ class Recorder(TorchFunctionMode):
 def end_with_raise(recorder):
     """End the rows with the line that raised, when that was no torch operation."""
     error, rows = recorder.error, recorder.rows
-    for row in rows[:-1]:
-        row.error = None  # raised and caught: its frames would keep tensors alive
     if rows and rows[-1].error is error:
         return
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -624,8 +629,9 @@ def explain(row) -> tuple[str, str]:
 
 
 def sized(shape, axis) -> str:
-    """Write one axis of a shape: "axis -1 of (B, T, 20) is 20"."""
-    return f"axis {axis} of {shape} is {shape[axis]}"
+    """Write one axis of a shape: "axis -1 of (B, T, D) is D = 24"."""
+    name = f"{shape.axes[axis]} = " if shape.axes[axis].isidentifier() else ""
+    return f"axis {axis} of {shape} is {name}{shape[axis]}"
 
 
 def types_differ(row, text):
@@ -740,20 +746,23 @@ REASONS = (
 def table(trace, width=100) -> str:
     """Lay a trace out for a terminal: each line of the reader, below it what it ran."""
     sizes = "  ".join(f"{name}={size}" for name, size in trace.sizes.items())
-    count = f"{len(trace.rows)} operation{'s' * (len(trace.rows) != 1)}"
-    lines = [f"{trace.module}: {count}, {trace.path}"]
+    lines = [f"{trace.module}: {count(trace.rows)}, {trace.path}"]
     lines += [line for line in (sizes, trace.naming) if line] + [""]
     for rows, repeats in blocks(trace.rows):
         for _, group in itertools.groupby(rows, lambda row: (row.file, row.line)):
             lines += line_of_reader(list(group), width)
         if repeats:
-            lines.append(f"  ... and the same {len(rows)} operations in {repeats}")
+            lines.append(f"  ... and the same {count(rows)} in {repeats}")
     if trace.error is not None:
         last, kind = trace.rows[-1], type(trace.error).__name__
         lines += ["", f"{last.op} raised {kind}: {message(trace.error)}"]
         lines += [f"  {text}" for text in (last.mismatch,) if text]
         lines += [f"  likely cause: {last.cause}"]
     return "\n".join(lines)
+
+
+def count(rows) -> str:
+    return f"{len(rows)} operation{'s' * (len(rows) != 1)}"
 
 
 def line_of_reader(rows, width) -> list[str]:
