@@ -55,7 +55,7 @@ def attention(query, key, value, blocked=None, dropout=0.0) -> tuple[Tensor, Ten
     A query that may see no key gets zero weights and zero output, never nan.
     """
     check_attention(query, key, value, blocked)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scores = query / math.sqrt(query.shape[-1]) @ key.transpose(-2, -1)
     if blocked is not None:  # the lowest finite number: softmax of a row of -inf is nan
         scores = scores.masked_fill(blocked, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
@@ -144,7 +144,8 @@ class EncoderLayer(nn.Module):
         if packed.in_proj_bias is None:
             raise ValueError("from_torch wants a layer with biases, got bias=False")
         sizes = packed.embed_dim, packed.num_heads, layer.linear1.out_features
-        ours = cls(*sizes, layer.dropout.p, layer.norm_first, layer.activation)
+        order, activation = layer.norm_first, deepcopy(layer.activation)
+        ours = cls(*sizes, layer.dropout.p, order, activation)
         ours = ours.to(packed.in_proj_weight).train(layer.training)
         ours.norm1, ours.norm2 = deepcopy(layer.norm1), deepcopy(layer.norm2)
         ours.feed_forward.up = deepcopy(layer.linear1)
@@ -229,7 +230,8 @@ def check_hidden(x, d_model):
 def check_padding(mask, x):
     if mask is not None:
         if mask.dtype != torch.bool:
-            raise TypeError(f"key_padding_mask must be bool, got {mask.dtype}")
+            wanted = "bool, True = padding"
+            raise TypeError(f"key_padding_mask must be {wanted}, got {mask.dtype}")
         if mask.shape != x.shape[:2]:
             given, wanted = tuple(mask.shape), tuple(x.shape[:2])
             raise ValueError(f"key_padding_mask must be (B, T) = {wanted}, got {given}")
@@ -241,7 +243,7 @@ def check_attention(query, key, value, blocked):
         raise ValueError(f"wanted (.., Tq, K), (.., Tk, K), (.., Tk, Kv), got {shapes}")
     if blocked is not None:
         if blocked.dtype != torch.bool:
-            raise TypeError(f"blocked must be bool, got {blocked.dtype}")
+            raise TypeError(f"blocked must be bool, True = unseen, got {blocked.dtype}")
         given, scores = tuple(blocked.shape), (*shapes[0][:-1], shapes[1][-2])
         pairs = zip(given[::-1], scores[::-1])
         if len(given) > len(scores) or any(b not in (1, n) for b, n in pairs):

@@ -478,12 +478,12 @@ dropout not taken over
 + cls(*sizes, 0.1,
 
 norm order not taken over
-- layer.norm_first, layer.activation)
-+ False, layer.activation)
+- order, activation = layer.norm_first, deepcopy(layer.activation)
++ order, activation = False, deepcopy(layer.activation)
 
 activation not taken over
-- layer.norm_first, layer.activation)
-+ layer.norm_first)
+- layer.dropout.p, order, activation)
++ layer.dropout.p, order)
 
 dtype not taken over
 - ours.to(packed.in_proj_weight).train(layer.training)

@@ -220,6 +220,14 @@ def test_large_half_precision_scores_never_beat_the_mask(size):
     assert weights.flatten().tolist() == [1.0, 0.0]
 
 
+def test_half_precision_scores_do_not_overflow_before_they_are_scaled():
+    # 64 products of 40 * 40 sum to 102400, above float16's 65504; scaled, 12800 fits.
+    query, key = torch.full((2, 1, 1, 3, 64), 40.0, dtype=torch.float16)
+    output, weights = encoder.attention(query, key, key)
+    assert_near(weights, torch.full((1, 1, 3, 3), 1 / 3), 1e-3)
+    assert output.isfinite().all()
+
+
 @FORMS
 def test_a_call_changes_none_of_its_inputs(need_weights):
     model, ids, padding = build_model(), random_ids(), ragged()
