@@ -33,6 +33,7 @@ from pathlib import Path
 import torch
 from axes import Subject, find_names, held, tensors_in
 from axes import __file__ as axes_file
+from misfit import explain, message
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -606,140 +607,6 @@ def hide(scores, mask):
     return scores.masked_fill(mask, -math.inf) if boolean else scores + mask
 
 
-# --- why it raised -------------------------------------------------------------------
-
-
-def message(error) -> str:
-    """Return the first line of an error's text, even of an error that has none."""
-    try:
-        return str(error).strip().split("\n")[0]
-    except Exception:
-        return type(error).__name__
-
-
-def explain(row) -> tuple[str, str]:
-    """Return the axes that do not fit, and a sentence with the likely cause."""
-    if row.op.startswith("raise"):
-        return "", f"the check at {os.path.basename(row.file)}:{row.line} refused it"
-    for reason in REASONS:
-        found = reason(row, message(row.error).lower())
-        if found is not None:
-            return found
-    return "", message(row.error)
-
-
-def sized(shape, axis) -> str:
-    """Write one axis of a shape: "axis -1 of (B, T, D) is D = 24"."""
-    name = f"{shape.axes[axis]} = " if shape.axes[axis].isidentifier() else ""
-    return f"axis {axis} of {shape} is {name}{shape[axis]}"
-
-
-def types_differ(row, text):
-    kinds = [str(shape.dtype).removeprefix("torch.") for shape in row.inputs]
-    if "masked_fill" in row.op and "bool" in text:
-        return "", f"the mask holds {kinds[-1]}, and must be bool: mask.bool()"
-    if "without overflow" in text:
-        return "", f"the fill value does not fit {kinds[0]}: use torch.finfo(dtype).min"
-    if any(word in text for word in ("dtype", "scalar type", "device")):
-        return "", f"inputs of {', '.join(dict.fromkeys(kinds))}: {message(row.error)}"
-    return None
-
-
-def ids_out_of_range(row, text):
-    if row.op != "embedding" or not isinstance(row.detail, tuple):
-        return None
-    (low, high), rows = row.detail, row.inputs[1][0]
-    if 0 <= low and high < rows:
-        return None
-    fit = f"ids lie in {low}..{high}, the table has rows 0..{rows - 1}"
-    positions = "a table of tokens too small, or more positions than the table is long"
-    return fit, f"{fit}: {positions}"
-
-
-def products_differ(row, text):
-    """Explain linear, matmul and bmm, which want equal inner sizes."""
-    if row.op not in LINEAR + MATMUL or len(row.inputs) < 2:
-        return None
-    left, right = row.inputs[:2]
-    inner = -1 if row.op in LINEAR or len(right) == 1 else -2
-    if left[-1] == right[inner]:
-        return None
-    wanted = f"{sized(left, -1)}, {sized(right, inner)}"
-    if row.op in LINEAR:
-        cause = f"the layer wants {right[-1]} features in the last axis, got {left[-1]}"
-        swapped = right[-1] in left[:-1]
-        return wanted, cause + ": was an axis moved or flattened before?" * swapped
-    if left[-1] == right[-1]:
-        return wanted, "the second is not transposed: use .transpose(-2, -1)"
-    return wanted, "the inner sizes of a product must be equal"
-
-
-def mask_has_other_shape(row, text):
-    if row.op != "multi_head_attention_forward" or "mask" not in text:
-        return None
-    given = f"{row.inputs[-1]} = {tuple(row.inputs[-1])}"
-    wanted = "attn_mask wants (T, Tk) or (B*H, T, Tk), key_padding_mask (B, Tk)"
-    return f"the mask is {given}", wanted
-
-
-def numbers_do_not_fit(row, text):
-    """Explain view and its like: other element count, or memory not in that order."""
-    if row.op not in ("view", "reshape", "unflatten") or not row.inputs:
-        return None
-    if "stride" in text or "contiguous" in text:
-        return "", "view needs the numbers in memory in that order: use reshape"
-    count, wanted = math.prod(row.inputs[0]), row.detail
-    shape = f"{row.inputs[0]} = {tuple(row.inputs[0])}"
-    return f"{shape} holds {count} numbers", f"they cannot be arranged as {wanted}"
-
-
-def norm_has_other_size(row, text):
-    if row.op != "layer_norm" or len(row.inputs) < 2:
-        return None
-    given, weight = row.inputs[:2]
-    cause = f"LayerNorm is over {tuple(weight)}, the input ends in {given[-1]}"
-    return f"{sized(given, -1)}, the weight is {weight}", cause
-
-
-def letters_differ(row, text):
-    if row.op != "einsum" or not isinstance(row.detail, str):
-        return None
-    terms, sizes = row.detail.replace(" ", "").split("->")[0].split(","), {}
-    for term, shape in zip(terms, row.inputs):
-        for letter, size in zip(term, shape):
-            if sizes.setdefault(letter, size) != size:
-                fit = f"letter {letter} is {sizes[letter]} and {size}"
-                return fit, f"in {row.detail!r} {fit}: one letter, one size"
-    return None
-
-
-def sizes_do_not_broadcast(row, text):
-    """Explain add, masked_fill and their like: sizes, from the right, equal or 1."""
-    if row.op in ("cat", "stack") or len(row.inputs) < 2:
-        return None
-    left, right = row.inputs[:2]
-    for axis in range(-1, -min(len(left), len(right)) - 1, -1):
-        if left[axis] != right[axis] and 1 not in (left[axis], right[axis]):
-            cause = "sizes must be equal or 1, counted from the right"
-            if len(left) == 4 and right == (left[0], left[-1]):
-                cause = "a (B, T) mask meets (B, H, T, T) scores: mask[:, None, None]"
-            return f"{sized(left, axis)}, {sized(right, axis)}", cause
-    return None
-
-
-LINEAR, MATMUL = ("linear",), ("matmul", "bmm", "mm", "rmatmul", "baddbmm")
-REASONS = (
-    types_differ,
-    ids_out_of_range,
-    products_differ,
-    mask_has_other_shape,
-    numbers_do_not_fit,
-    norm_has_other_size,
-    letters_differ,
-    sizes_do_not_broadcast,
-)
-
-
 # --- the table -----------------------------------------------------------------------
 
 
@@ -836,31 +703,26 @@ def main(arguments=None) -> int:
 
 def built(target) -> tuple:
     """Call `build` of a file, which returns (module, inputs) or (.., .., kwargs)."""
-    path, _, name = (
-        target.rpartition(":") if ".py:" in target else (target, "", "build")
-    )
-    if not Path(path).is_file():
-        raise ValueError(f"wanted path/to/file.py:build, found no file {path!r}")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None:
-        raise ValueError(f"wanted a Python file, got {path!r}")
+    path, name = re.fullmatch(r"(.*?)(?::(\w+))?", target).groups("build")
+    build = getattr(loaded(path), name, None)
+    if not callable(build):
+        raise ValueError(f"{path} has no function {name!r}")
+    parts = build()
+    wanted = isinstance(parts, tuple) and len(parts) in (2, 3) and callable(parts[0])
+    if not wanted or not isinstance(parts[1], (tuple, list)):
+        raise ValueError(f"{name}() must return (module, (inputs, ...)[, kwargs])")
+    return parts[0], tuple(parts[1]), dict(*parts[2:])
+
+
+def loaded(path):
+    """Import a file by its path; its folder comes first where it imports others."""
+    if not Path(path).is_file() or not path.endswith(".py"):
+        raise ValueError(f"wanted path/to/file.py:build, found no such file: {path!r}")
     sys.path.insert(0, str(Path(path).resolve().parent))
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     file = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(file)
-    if not callable(getattr(file, name, None)):
-        raise ValueError(f"{path} has no function {name!r}")
-    parts = getattr(file, name)()
-    if (
-        not isinstance(parts, tuple)
-        or len(parts) not in (2, 3)
-        or not callable(parts[0])
-    ):
-        raise ValueError(
-            f"{name}() must return (module, inputs) or (module, inputs, kwargs)"
-        )
-    module, inputs, *more = parts
-    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    return module, tuple(inputs), dict(*more)
+    return file
 
 
 if __name__ == "__main__":

@@ -325,7 +325,6 @@ def test_no_activation_is_kept_alive():
     class Step(nn.Module):
         def forward(self, x):
             y = x.sin()
-            gc.collect()
             alive.append([ghost() is not None for ghost in ghosts])
             ghosts.append(weakref.ref(y))
             return y
@@ -624,7 +623,7 @@ def test_the_command_ends_with_1_where_the_module_raises(model_file, capsys):
     [
         ("{}:nothing", "must return"),
         ("{}:absent", "no function 'absent'"),
-        ("absent.py:build", "found no file"),
+        ("absent.py:build", "found no such file"),
     ],
 )
 def test_the_command_says_what_it_wants(model_file, capsys, target, said):
