@@ -510,9 +510,9 @@ def live_class(view: type, names: tuple) -> type:
 class EncoderLab(View):
     """A small trained encoder that runs again in the page at every change.
 
-    `tokens` is a sentence of its language (see `lab.py`), one string or a list of words,
-    at most 10; "___" is a blank to fill. `padding` lists the places of words that are
-    padding. Raises ValueError for unknown words, too many of them, or no such place.
+    `tokens` is a sentence of its language (see `lab.py`), as one string or a list of at
+    most 10 words; "___" is a blank to fill. `padding` lists the places of words that
+    are padding. Raises ValueError for words or places it does not have, or too many.
 
     Live, these traits are synced: `tokens` (list of str), `padding` (list of bool),
     `norm_first` (bool), `off` (list of parts left out: "scale", "positions",
@@ -565,7 +565,7 @@ class EncoderLab(View):
         return hidden[0], np.concatenate(maps)
 
     def guesses(self, k=5):
-        """Return the k likeliest words for the place that is read, with their chance."""
+        """Return the k likeliest words at the place that is read, and their chances."""
         output, parameters = self.run()[0][self.state["read"]], lab_parameters()
         logits = parameters["embedding.weight"] @ output + parameters["head.bias"]
         chances = np.exp(logits - logits.max())
@@ -573,22 +573,19 @@ class EncoderLab(View):
         return [(lab_words()[i], float(chances[i])) for i in np.argsort(-chances)[:k]]
 
     def still(self):
-        """Return the sentence, the guesses, and the last layer's weights as tables."""
-        tokens, maps = self.state["tokens"], self.run()[1]
-        rows = "".join(
-            f'<tr><th scope="row">{html_text(word)}</th><td>{chance:.0%}</td></tr>'
-            for word, chance in self.guesses()
-        )
-        caption = f"Guesses for word {self.state['read']}"
+        """Return the sentence and its guesses in words, the last weights as tables."""
+        tokens, read = self.state["tokens"], self.state["read"]
+        sentence = html_text(" ".join(tokens))
+        guesses = ", ".join(f"{word} {chance:.0%}" for word, chance in self.guesses())
         heads = (
             numbers_table(
                 weights, tokens, tokens, f"Attention, last layer, head {head}"
             )
-            for head, weights in enumerate(maps[-1])
+            for head, weights in enumerate(self.run()[1][-1])
         )
         return (
-            f"<p>{html_text(' '.join(tokens))}</p>"
-            f"<table><caption>{caption}</caption>{rows}</table>{''.join(heads)}"
+            f'<div class="lab-still"><p>A small trained encoder reads: {sentence}</p>'
+            f"<p>Its guesses for word {read}: {guesses}.</p>{''.join(heads)}</div>"
         )
 
 

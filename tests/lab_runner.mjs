@@ -30,8 +30,9 @@ const commands = {
   tasks(job) {
     const run = runOf(job), blank = job.tokens.indexOf("___");
     const best = (word) => math.at(run.chances, blank, run.vocabulary.indexOf(word));
-    return words.TASKS.map((task) => task.isDone(job, job.start, best));
+    return words.TASKS.map((task) => task.isDone(job, best));
   },
+  sentence: () => words.TASK_SENTENCE,
   explain(job) {
     const run = runOf(job);
     return job.stages.map((id) => {

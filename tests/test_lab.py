@@ -243,7 +243,6 @@ def stored_job(tokens, padding=(), off=(), norm_first=False, edits=()):
         "off": list(off),
         "norm_first": norm_first,
         "edits": list(edits),
-        "start": START,
     }
 
 
@@ -298,6 +297,10 @@ def test_each_task_can_be_solved_and_only_by_its_own_solution(in_page, number):
     jobs = [stored_job(**solution) for solution in TASK_SOLUTIONS]
     done = in_page("tasks", jobs)
     assert [marks[number] for marks in done] == [i == number for i in range(3)]
+
+
+def test_the_tasks_are_about_the_sentence_that_is_shown_first(in_page):
+    assert in_page("sentence", [None]) == [" ".join(EncoderLab().state["tokens"])]
 
 
 def test_no_task_is_done_before_the_reader_does_something(in_page):

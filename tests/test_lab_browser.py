@@ -354,9 +354,9 @@ def test_it_runs_from_the_disk_and_asks_for_nothing(open_lab):
 
 def test_without_scripts_and_in_print_the_still_figure_is_there(open_lab):
     page = open_lab(java_script_enabled=False)
-    assert page.get_by_text("Guesses for word 5").is_visible()
+    assert page.get_by_text("Its guesses for word 5: she 99%").is_visible()
     page = open_lab()
-    still = page.get_by_text("Guesses for word 5")
+    still = page.get_by_text("Its guesses for word 5: she 99%")
     assert not still.is_visible()
     page.emulate_media(media="print")
     assert still.is_visible()
@@ -373,6 +373,7 @@ def test_two_labs_on_a_page_mind_their_own_business(open_lab):
     page = open_lab(EncoderLab(), EncoderLab(other))
     first, second = (page.locator(".eta-lab").nth(n) for n in (0, 1))
     first.locator("select").first.select_option("tom")
+    assert not second.get_by_text("Can you").is_visible()  # tasks have one sentence
     assert first.locator(".lab-says:not(:empty)").inner_text().startswith("he ")
     shown = second.locator(".lab-says:not(:empty)").inner_text()
     assert (shown.split()[0], int(shown.split()[1])) == torch_says(other)

@@ -3,7 +3,8 @@ import { frame, h, onChange, put } from "./dom.js";
 import { forward, guess, influence, readModel, withEdits } from "./encoder_math.js";
 import { flow, switches } from "./lab_flow.js";
 import { guessBars, taskList } from "./lab_guess.js";
-import { stagePanel, twoMaps } from "./lab_panel.js";
+import { twoMaps } from "./lab_maps.js";
+import { stagePanel } from "./lab_panel.js";
 import { examples, sentenceRow, typeLine } from "./lab_sentence.js";
 
 const SHARED = ["tokens", "padding", "norm_first", "off", "edits", "read"];
@@ -17,7 +18,8 @@ function makeScene(model, redraw) {
   const dModel = trained.parameters["embedding.weight"].cols;
   const scene = {
     model, trained, vocabulary, start,
-    kinds: trained.kinds, blank: vocabulary[0], longest: trained.max_length, examples: model.get("examples"),
+    kinds: trained.kinds, blank: vocabulary[0], longest: trained.max_length,
+    examples: model.get("examples"),
     nHeads: trained.n_heads, nLayers: trained.n_layers, dHead: dModel / trained.n_heads,
     view: { stage: "1.query", side: "numbers", layer: 1, head: 1 },
     state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
@@ -53,7 +55,8 @@ function runOf(scene) {
   const hides = tokens.map((_, i) => Boolean(padding[i]));
   const model = withEdits(scene.trained, edits), options = { normFirst, off };
   const steps = forward(model, ids, hides, options);
-  return { ...steps, ...guess(model, steps.output), model, ids, words: tokens, padding: hides, vocabulary: scene.vocabulary, ...options };
+  const said = { ids, words: tokens, padding: hides, vocabulary: scene.vocabulary, ...options };
+  return { ...steps, ...guess(model, steps.output), model, ...said };
 }
 
 // Call `work` once after a burst of calls: at the end of the task, or after the frame.
@@ -79,8 +82,10 @@ function render({ model, el }) {
   });
   const redraw = once(queueMicrotask, () => !signal.aborted && draw());
   const scene = makeScene(model, () => redraw());
-  const parts = [sentenceRow(scene, signal), typeLine(scene), guessBars(scene), taskList(scene), switches(scene), flow(scene), stagePanel(scene), twoMaps(scene)];
-  const [words, line, bars, tasks, bar, machine, panel, maps] = parts;
+  const words = sentenceRow(scene, signal), line = typeLine(scene), bars = guessBars(scene);
+  const tasks = taskList(scene), bar = switches(scene), machine = flow(scene);
+  const panel = stagePanel(scene), maps = twoMaps(scene);
+  const parts = [words, line, bars, tasks, bar, machine, panel, maps];
 
   function draw() {
     const started = performance.now();
@@ -94,9 +99,13 @@ function render({ model, el }) {
     box.dataset.ms = (performance.now() - started).toFixed(2);
     measure();
   }
-  box.append(h("p", { class: "lab-title", text: "Change a word, and watch the blank." }), words.node, line.node, examples(scene),
+  const title = (text, kind = "") => h("p", { class: `lab-title ${kind}`, text });
+  box.append(
+    title("Change a word, and watch the blank."), words.node, line.node, examples(scene),
     h("div", { class: "lab-top" }, bars.node, tasks.node),
-    h("p", { class: "lab-title lab-part", text: "Inside: open a step, cut a wire, switch a head off" }), bar.node, machine.node, panel.node, maps.node);
+    title("Inside: open a step, cut a wire, switch a head off", "lab-part"),
+    bar.node, machine.node, panel.node, maps.node,
+  );
   onChange(model, SHARED, signal, redraw);
   draw();
   return end;

@@ -1,42 +1,26 @@
-// The machine as a row of buttons: each step opens its numbers, each wire can be cut.
+// The machine as rows of buttons: each step opens its numbers, each wire can be cut.
 import { h, put } from "./dom.js";
+import { button, roving } from "./lab_controls.js";
 import { layerPlan, stage } from "./lab_stages.js";
-
-const ARROW = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
-
-// One stop for the tab key among many buttons; the arrow keys move inside.
-export function roving(node, selector) {
-  const all = () => [...node.querySelectorAll(selector)];
-  node.addEventListener("keydown", (event) => {
-    const buttons = all(), now = buttons.indexOf(event.target);
-    if (now < 0 || !ARROW[event.key]) return;
-    event.preventDefault();
-    buttons[(now + ARROW[event.key] + buttons.length) % buttons.length].focus();
-  });
-  node.addEventListener("focusin", (event) => {
-    if (!event.target.matches(selector)) return;
-    for (const button of all()) button.tabIndex = button === event.target ? 0 : -1;
-  });
-  return () => all().forEach((button, i) => (button.tabIndex = i ? -1 : 0));
-}
 
 export function switches(scene) {
   const { model } = scene;
-  const order = [["Post-LN", false], ["Pre-LN", true]].map(([text, value]) => ({ value,
-    node: h("button", { class: "eta-button", type: "button", text, onclick: () => put(model, { norm_first: value }) }) }));
-  const toggles = [["scale", `\u00f7 \u221a${scene.dHead}`], ["positions", "positions"]].map(([part, text]) => ({ part,
-    node: h("button", { class: "eta-button", type: "button", text, onclick: () => scene.toggle(part) }) }));
-  const changed = h("span", { class: "eta-quiet", role: "status" });
-  const reset = h("button", { class: "eta-button lab-reset", type: "button", text: "reset", onclick: scene.reset });
+  const orders = [["Post-LN", false], ["Pre-LN", true]].map(([text, value]) =>
+    [value, button(text, () => put(model, { norm_first: value }))]);
+  const toggles = [["scale", `\u00f7 \u221a${scene.dHead}`], ["positions", "positions"]].map(
+    ([part, text]) => [part, button(text, () => scene.toggle(part))]);
+  const note = h("span", { class: "eta-quiet", role: "status" });
+  const reset = button("reset", scene.reset, { class: "eta-button lab-reset" });
 
   function draw() {
     const { off, norm_first, edits } = scene.state();
-    order.forEach(({ node, value }) => node.setAttribute("aria-pressed", value === norm_first));
-    toggles.forEach(({ node, part }) => node.setAttribute("aria-pressed", !off.includes(part)));
-    changed.textContent = noteOn(norm_first, edits.length);
+    for (const [value, node] of orders) node.setAttribute("aria-pressed", value === norm_first);
+    for (const [part, node] of toggles) node.setAttribute("aria-pressed", !off.includes(part));
+    note.textContent = noteOn(norm_first, edits.length);
   }
-  const bar = h("div", { class: "eta-bar lab-switches", role: "group", "aria-label": "switches" },
-    h("span", { class: "lab-pair" }, ...order.map(({ node }) => node)), ...toggles.map(({ node }) => node), changed, reset);
+  const pair = h("span", { class: "lab-pair" }, ...orders.map(([, node]) => node));
+  const bar = h("div", { class: "eta-bar lab-switches", role: "group", "aria-label": "switches" });
+  bar.append(pair, ...toggles.map(([, node]) => node), note, reset);
   return { node: bar, draw };
 }
 
@@ -48,51 +32,51 @@ function noteOn(normFirst, nEdits) {
 }
 
 export function flow(scene) {
-  const node = h("div", { class: "lab-flow", role: "group", "aria-label": "steps of the encoder" });
+  const label = { role: "group", "aria-label": "steps of the encoder" };
+  const node = h("div", { class: "lab-flow", ...label });
   const restart = roving(node, "button");
   let built = null;
 
-  const step = (id) => h("button", { class: "lab-step", type: "button", text: stage(id).name, "data-stage": id,
-    "aria-label": labelOf(id), onclick: () => scene.open(id) });
-  const cut = (part, text, kind) => h("button", { class: kind, type: "button", text, "data-part": part,
-    onclick: () => scene.toggle(part) });
+  const step = (id) => button(stage(id).name, () => scene.open(id),
+    { class: "lab-step", "data-stage": id, "aria-label": labelOf(id) });
+  const cut = (part, text, kind, spoken) => button(text, () => scene.toggle(part),
+    { class: kind, "data-part": part, "aria-label": spoken });
 
   function block(layer, { residual, inside, after }) {
-    const id = (name) => `${layer}.${name}`;
     const part = residual === "residual1" ? "attention" : "feed-forward";
-    const wire = cut(`layers.${layer}.${residual}`, "residual", "lab-wire");
-    wire.setAttribute("aria-label", `layer ${layer}, residual around ${part}`);
-    return h("div", { class: "lab-block" }, wire,
-      h("div", { class: "lab-steps" }, ...inside.map((name) => step(id(name)))),
-      h("div", { class: "lab-after" }, ...after.map((name) => step(id(name)))),
+    const spoken = `layer ${layer}, residual around ${part}`;
+    const steps = (names) => names.map((name) => step(`${layer}.${name}`));
+    return h("div", { class: "lab-block" },
+      cut(`layers.${layer}.${residual}`, "residual", "lab-wire", spoken),
+      h("div", { class: "lab-steps" }, ...steps(inside)),
+      h("div", { class: "lab-after" }, ...steps(after)),
       h("span", { class: "lab-block-name", text: part }));
   }
 
   function layer(l, normFirst) {
     const heads = Array.from({ length: scene.nHeads }, (_, i) =>
-      cut(`layers.${l}.head${i}`, `head ${i}`, "lab-head"));
-    heads.forEach((button, i) => button.setAttribute("aria-label", `layer ${l}, head ${i}`));
+      cut(`layers.${l}.head${i}`, `head ${i}`, "lab-head", `layer ${l}, head ${i}`));
     return h("div", { class: "lab-layer" },
       h("div", { class: "lab-layer-name" }, h("span", { text: `layer ${l}` }), ...heads),
       h("div", { class: "lab-blocks" }, ...layerPlan(normFirst).map((part) => block(l, part))));
   }
 
   function build(normFirst) {
-    const into = h("div", { class: "lab-ends" }, ...["embedded", "positions", "input"].map(step));
-    const out = h("div", { class: "lab-ends" }, ...(normFirst ? ["final"] : []).map(step), step("guess"));
+    const ends = (names) => h("div", { class: "lab-ends" }, ...names.map(step));
     const layers = Array.from({ length: scene.nLayers }, (_, l) => layer(l, normFirst));
-    node.replaceChildren(into, ...layers, out);
+    const last = normFirst ? ["final", "guess"] : ["guess"];
+    node.replaceChildren(ends(["embedded", "positions", "input"]), ...layers, ends(last));
     built = normFirst;
     restart();
   }
 
   function draw(run) {
     if (built !== run.normFirst) build(run.normFirst);
-    for (const button of node.querySelectorAll("[data-stage]")) {
-      button.setAttribute("aria-pressed", button.dataset.stage === scene.view.stage);
+    for (const each of node.querySelectorAll("[data-stage]")) {
+      each.setAttribute("aria-pressed", each.dataset.stage === scene.view.stage);
     }
-    for (const button of node.querySelectorAll("[data-part]")) {
-      button.setAttribute("aria-pressed", !run.off.includes(button.dataset.part));
+    for (const each of node.querySelectorAll("[data-part]")) {
+      each.setAttribute("aria-pressed", !run.off.includes(each.dataset.part));
     }
   }
   return { node, draw };

@@ -16,14 +16,14 @@ export function numberGrid(point, choose) {
 
   function build({ map, rows, cols, group }) {
     const gap = (j) => (group && j && j % group === 0 ? "lab-gap" : "");
-    const head = h("tr", { role: "row" }, h("td"), ...cols.map((text, j) =>
-      h("th", { scope: "col", class: gap(j) }, h("span", { text }))));
+    const row = (...parts) => h("tr", { role: "row" }, ...parts);
+    const names = cols.map((text, j) =>
+      h("th", { scope: "col", class: gap(j) }, h("span", { text })));
     cells = rows.map((_, i) => cols.map((_, j) =>
       h("td", { role: "gridcell", tabindex: -1, class: gap(j), "data-i": i, "data-j": j })));
-    const heads = group ? [h("tr", { role: "row" }, h("td"), ...Array.from({ length: cols.length / group }, (_, n) =>
-      h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` })))] : [];
-    table.replaceChildren(...heads, head, ...rows.map((text, i) =>
-      h("tr", { role: "row" }, h("th", { scope: "row", text }), ...cells[i])));
+    const body = rows.map((text, i) => row(h("th", { scope: "row", text }), ...cells[i]));
+    const heads = group ? [row(h("td"), ...headNames(cols.length, group, gap))] : [];
+    table.replaceChildren(...heads, row(h("td"), ...names), ...body);
     current = [Math.min(current[0], map.rows - 1), Math.min(current[1], map.cols - 1)];
     cells[current[0]]?.[current[1]]?.setAttribute("tabindex", 0);
   }
@@ -34,7 +34,8 @@ export function numberGrid(point, choose) {
     cells.forEach((row, i) => row.forEach((cell, j) => {
       const value = at(map, i, j), text = number(value);
       const sign = shares ? "share" : value < 0 ? "neg" : "pos";
-      const amount = shares ? level(value / (shares === true ? 1 : shares)) : Math.round((Math.abs(value) / most) * 44);
+      const share = Math.abs(value) / (shares ? Number(shares) : most);
+      const amount = shares ? level(share) : Math.round(share * 44);
       const look = `${text} ${sign} ${amount} ${struck?.[j]}`;
       if (look === cell.look) return;
       cell.look = look;
@@ -82,6 +83,12 @@ export function numberGrid(point, choose) {
     event.preventDefault();
   });
   return { node, show, focus: () => cells[current[0]]?.[current[1]]?.focus() };
+}
+
+// One name above the columns of each head.
+function headNames(nCols, group, gap) {
+  return Array.from({ length: nCols / group }, (_, n) =>
+    h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` }));
 }
 
 // Eight steps of the sequential map. The fifth is skipped: no ink is legible on it.

@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { at } from "./encoder_math.js";
 import { percent } from "./lab_stages.js";
-import { TASKS, bestWords } from "./lab_words.js";
+import { TASKS, TASK_SENTENCE, bestWords } from "./lab_words.js";
 
 export function guessBars(scene) {
   const title = h("p", { class: "lab-title" });
@@ -43,11 +43,13 @@ export function taskList(scene) {
     const state = scene.state(), blank = state.tokens.indexOf(scene.blank);
     const best = (word) => (blank < 0 ? 0 : at(run.chances, blank, scene.vocabulary.indexOf(word)));
     TASKS.forEach((task, i) => {
-      if (task.isDone(state, scene.start.tokens, best)) done.add(i);
+      if (task.isDone(state, best)) done.add(i);
       mark(i, done.has(i));
     });
   }
   const title = h("p", { class: "lab-title", text: "Can you \u2026" });
   const list = h("ul", { class: "lab-tasks" }, ...items.map(({ node }) => node));
-  return { node: h("section", { "aria-label": "three tasks" }, title, list), draw };
+  const node = h("section", { "aria-label": "three tasks" }, title, list);
+  node.hidden = scene.start.tokens.join(" ") !== TASK_SENTENCE;
+  return { node, draw };
 }

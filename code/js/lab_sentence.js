@@ -1,7 +1,7 @@
 // The sentence: a list to pick each word from, padding to paint, and a line to type in.
 import { h, put } from "./dom.js";
 import { at } from "./encoder_math.js";
-import { roving } from "./lab_flow.js";
+import { button, roving } from "./lab_controls.js";
 import { percent } from "./lab_stages.js";
 import { bestWords, parseSentence } from "./lab_words.js";
 
@@ -18,11 +18,12 @@ export function sentenceRow(scene, signal) {
   function slot(i) {
     const list = h("select", { "aria-label": `word ${i}`, onchange: () => setWord(i, list.value),
       onfocus: () => put(model, { read: i }) });
-    for (const [kind, some] of Object.entries(scene.kinds)) {
-      list.append(h("optgroup", { label: kind }, ...some.map((word) => h("option", { value: word, text: word }))));
+    for (const [label, some] of Object.entries(scene.kinds)) {
+      const options = some.map((word) => h("option", { value: word, text: word }));
+      list.append(h("optgroup", { label }, ...options));
     }
     const says = h("span", { class: "lab-says" }), share = h("span", { class: "lab-share" });
-    const pad = h("button", { class: "lab-pad", type: "button", text: "pad", "data-i": i, tabindex: i ? -1 : 0 });
+    const pad = button("pad", null, { class: "lab-pad", "data-i": i, tabindex: i ? -1 : 0 });
     const node = h("div", { class: "lab-word" }, says, list, share, pad);
     return { node, list, says, share, pad };
   }
@@ -52,7 +53,8 @@ export function sentenceRow(scene, signal) {
   }
 
   const legendOf = (run, layer, head) =>
-    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks (layer ${layer}, head ${head}). \u201cpad\u201d hides a word from all.`;
+    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks (layer ${layer}, head ${head}). `
+    + "\u201cpad\u201d hides a word from all.";
   const sayBest = (run, i) => {
     const [[word, chance]] = bestWords(run.chances, i, scene.vocabulary, 1);
     return `${word} ${percent(chance)}`;
@@ -91,8 +93,7 @@ export function typeLine(scene) {
   const input = h("input", { type: "text", "aria-label": "type a sentence", maxlength: 400,
     placeholder: "or type a sentence, ___ for a blank", autocomplete: "off", spellcheck: "false" });
   const message = h("p", { class: "lab-message", role: "status" });
-  const shorter = h("button", { class: "eta-button", type: "button", text: "\u2212 word", onclick: () => resize(-1) });
-  const longer = h("button", { class: "eta-button", type: "button", text: "+ word", onclick: () => resize(1) });
+  const shorter = button("\u2212 word", () => resize(-1)), longer = button("+ word", () => resize(1));
 
   function resize(by) {
     const tokens = scene.model.get("tokens");
@@ -114,7 +115,9 @@ export function typeLine(scene) {
 }
 
 export function examples(scene) {
-  const list = scene.examples.map((text) => h("button", { class: "eta-button lab-example", type: "button", text,
-    onclick: () => scene.setSentence(text.split(" ")) }));
-  return h("div", { class: "lab-examples" }, h("span", { class: "eta-quiet", text: "More to read: " }), ...list);
+  const show = (text) => () => scene.setSentence(text.split(" "));
+  const list = scene.examples.map((text) =>
+    button(text, show(text), { class: "eta-button lab-example" }));
+  const title = h("span", { class: "eta-quiet", text: "More to read: " });
+  return h("div", { class: "lab-examples" }, title, ...list);
 }

@@ -18,7 +18,8 @@ const OUTSIDE = {
     says: "What enters the first layer: one row of D numbers a word." },
   final: { name: "norm", title: "Final norm", axes: "TD",
     says: "Pre-LN leaves the last sum as it is, so one more norm closes the stack." },
-  guess: { name: "guess", title: "Guess", axes: "TV", parameters: ["embedding.weight", "head.bias"], shares: true,
+  guess: { name: "guess", title: "Guess", axes: "TV", shares: true,
+    parameters: ["embedding.weight", "head.bias"],
     says: "Compare each output with the row of every word; softmax makes chances of it." },
 };
 const INSIDE = {
@@ -93,21 +94,24 @@ export function explain(run, id, head, i, j) {
 
 const HOW = {
   embedded(run, info, i, j) {
-    const root = Math.sqrt(run.embedded.cols);
-    return `table[${run.words[i]}, ${j}] \u00b7 \u221a${run.embedded.cols} = ${number(at(run.embedded, i, j) / root)} \u00b7 ${number(root)}`;
+    const d = run.embedded.cols, root = Math.sqrt(d), entry = number(at(run.embedded, i, j) / root);
+    return `table[${run.words[i]}, ${j}] \u00b7 \u221a${d} = ${entry} \u00b7 ${number(root)}`;
   },
   positions(run, info, i, j) {
     if (run.off.includes("positions")) return "positions are left out";
     const d = run.positions.cols, wave = j % 2 ? "cos" : "sin";
     return `${wave}(${i} / 10000^(${j - (j % 2)}/${d})), ${wave} of ${number(angle(i, j, d))}`;
   },
-  input: (run, info, i, j) =>
-    `${run.words[i]}[${j}]: embedding + position = ${number(at(run.embedded, i, j))} + ${number(at(run.positions, i, j))}`,
+  input(run, info, i, j) {
+    const [word, place] = [run.embedded, run.positions].map((map) => number(at(map, i, j)));
+    return `${run.words[i]}[${j}]: embedding + position = ${word} + ${place}`;
+  },
   scores(run, info, i, j, head) {
     const { query, key } = run.layers[info.layer], k = query.cols / run.model.n_heads;
     const fit = dot(query.data, i * query.cols + head * k, key.data, j * key.cols + head * k, k);
-    const [product, divided] = run.off.includes("scale") ? ["", ""] : [` / \u221a${k}`, ` / ${number(Math.sqrt(k))}`];
-    return `score[${i}, ${j}] = q(${run.words[i]}) \u00b7 k(${run.words[j]})${product} = ${number(fit)}${divided}`;
+    const product = `score[${i}, ${j}] = q(${run.words[i]}) \u00b7 k(${run.words[j]})`;
+    if (run.off.includes("scale")) return product;
+    return `${product} / \u221a${k} = ${number(fit)} / ${number(Math.sqrt(k))}`;
   },
   weights(run, info, i, j, head) {
     if (run.padding[j]) return `${run.words[j]} is padding: no query may see it, weight`;
@@ -158,7 +162,8 @@ function throughLinear(run, info, i, j) {
   const x = inputOf(run, info), [weight, bias] = info.parameters.map((name) => run.model.parameters[name]);
   const products = Array.from({ length: x.cols }, (_, c) => at(x, i, c) * at(weight, j, c));
   const shown = products.sort((a, b) => Math.abs(b) - Math.abs(a)).slice(0, 3).map(number).join(" + ");
-  const sum = `${shown} + \u2026 (${x.cols} products) + ${number(bias.data[j])}`.replaceAll("+ \u2212", "\u2212 ");
+  const terms = `${shown} + \u2026 (${x.cols} products) + ${number(bias.data[j])}`;
+  const sum = terms.replaceAll("+ \u2212", "\u2212 ");
   const whole = info.step === "hidden" ? `ReLU(${sum})` : sum;
   return `${info.name.toLowerCase()}(${run.words[i]})[${j}] = ${whole}`;
 }
@@ -168,5 +173,6 @@ function throughNorm(run, info, i, j) {
   const [gain, bias] = info.parameters.map((name) => run.model.parameters[name].data[j]);
   const scaled = `(${number(at(x, i, j))} \u2212 ${number(mean)}) / ${number(Math.sqrt(variance + 1e-5))}`;
   const after = gain === undefined ? "" : ` \u00b7 ${number(gain)} + ${number(bias)}`;
-  return `norm(${run.words[i]})[${j}] = (x \u2212 mean) / deviation = ${scaled}${after}`.replace("\u2212 \u2212", "+ ");
+  const whole = `norm(${run.words[i]})[${j}] = (x \u2212 mean) / deviation = ${scaled}${after}`;
+  return whole.replace("\u2212 \u2212", "+ ").replace("+ \u2212", "\u2212 ");
 }

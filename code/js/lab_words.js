@@ -11,30 +11,34 @@ export function parseSentence(text, vocabulary, longest) {
   const unknown = tokens.find((word) => !vocabulary.includes(word));
   if (unknown === undefined) return { tokens };
   const short = [...unknown].length > 24 ? `${[...unknown].slice(0, 24).join("")}\u2026` : unknown;
-  return { error: `\u201c${short}\u201d is not one of the ${vocabulary.length} words this encoder knows. Click a word above to see them all; ___ is a blank.` };
+  const known = `one of the ${vocabulary.length} words this encoder knows`;
+  return { error: `\u201c${short}\u201d is not ${known}. Click a word above to see them all; ___ is a blank.` };
 }
 
 const differing = (a, b) => a.filter((word, i) => word !== b[i]).length;
 const isIntact = (state) => !state.norm_first && state.edits.length === 0 && state.off.length === 0;
 const hidden = (state) => state.padding.filter(Boolean).length;
 
-// Each task starts from the first sentence. `best` are the chances at its blank, by word.
+// The tasks are about this sentence. `best` gives the chance of a word at its blank.
+export const TASK_SENTENCE = "emma ate the soup because ___ was hungry";
+const START = TASK_SENTENCE.split(" ");
+
 export const TASKS = [
   {
     text: "Change one word so that the blank becomes \u201che\u201d.",
-    isDone: (state, start, best) => isIntact(state) && hidden(state) === 0
-      && differing(state.tokens, start) === 1 && best("he") > 0.5,
+    isDone: (state, best) => isIntact(state) && hidden(state) === 0
+      && differing(state.tokens, START) === 1 && best("he") > 0.5,
   },
   {
     text: "Hide one word (pad) so that \u201cshe\u201d and \u201che\u201d are a toss-up: neither above 75 %.",
-    isDone: (state, start, best) => isIntact(state) && hidden(state) === 1
-      && differing(state.tokens, start) === 0 && Math.max(best("she"), best("he")) < 0.75,
+    isDone: (state, best) => isIntact(state) && hidden(state) === 1
+      && differing(state.tokens, START) === 0 && Math.max(best("she"), best("he")) < 0.75,
   },
   {
     text: "Cut a single residual wire so that the answer is no longer \u201cshe\u201d.",
-    isDone: (state, start, best) => state.off.length === 1 && state.off[0].includes("residual")
+    isDone: (state, best) => state.off.length === 1 && state.off[0].includes("residual")
       && !state.norm_first && state.edits.length === 0 && hidden(state) === 0
-      && differing(state.tokens, start) === 0 && best("she") < 0.5,
+      && differing(state.tokens, START) === 0 && best("she") < 0.5,
   },
 ];
 
