@@ -113,7 +113,7 @@ def all_views():
 @each_width
 def test_views_are_accessible_and_fit(show, theme, width):
     page = show(*all_views(), theme=theme, width=width)
-    page.wait_for_function("document.querySelectorAll('.eta-box').length === 4")
+    page.locator(".eta-box").nth(3).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
 
@@ -163,7 +163,7 @@ def test_the_keyboard_reaches_every_view_and_leaves_it_again(show):
 
 def test_a_view_leaves_nothing_behind(show):
     page = show(*all_views())
-    page.wait_for_function("document.querySelectorAll('.eta-box').length === 4")
+    page.locator(".eta-box").nth(3).wait_for()
     left = page.evaluate(
         """async () => {
         const roots = [...document.querySelectorAll(".eta-root")];
@@ -255,6 +255,22 @@ def test_the_mouse_finds_the_exact_weight_of_every_cell(show):
         point_at(page, query, key)
         weight = WEIGHTS[1, 2, query, key]
         assert fact(page) == f"“{TOKENS[query]}” gives “{TOKENS[key]}” {weight:.4f}"
+
+
+def test_a_weight_that_rounds_to_zero_is_not_called_zero(show):
+    page = show(AttentionMap(np.array([[1.0 - 1e-9, 1e-9]]), ["a"], ["x", "y"]))
+    page.locator(MAP).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert fact(page) == "“a” gives “y” less than 0.00005"
+
+
+def test_a_single_map_offers_no_heads_to_choose(show):
+    page = show(AttentionMap(WEIGHTS[0, 0], TOKENS))
+    page.locator(MAP).wait_for()
+    assert not page.locator(HEADS).is_visible()
+    assert page.get_by_role("button").all_text_contents() == ["copy values"]
+    assert not page.get_by_label("head", exact=True).is_visible()
 
 
 def test_a_click_pins_a_cell_and_a_second_click_frees_it(show):
@@ -401,7 +417,7 @@ def test_values_are_copied_as_a_table(show):
     )
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.get_by_role("button", name="copy values").click()
-    page.wait_for_function("window.copied !== ''")
+    page.get_by_role("button", name="copied").wait_for()
     lines = [line.split("\t") for line in page.evaluate("copied").split("\n")]
     assert lines[0] == ["", *TOKENS]
     shown = np.array([[float(x) for x in line[1:]] for line in lines[1:]])

@@ -127,12 +127,13 @@ def test_a_small_map_keeps_the_largest_weight_of_each_block(js):
 
 
 def test_colours_run_through_their_stops(js):
-    body = "return module.colourRamp(['#f7fbff', '#6baed6', '#08306b'])"
-    ramp = js("attention_math.js", body)
-    assert len(ramp) == 256
-    assert (ramp[0], ramp[255]) == ([247, 251, 255], [8, 48, 107])
-    assert max(abs(a - b) for a, b in zip(ramp[127], [107, 174, 214])) <= 1
-    assert all(np.diff(np.array(ramp).sum(axis=1)) <= 0)
+    body = """const ramp = module.colourRamp(["#f7fbff", "#6baed6", "#08306b"]);
+    return new Uint8Array(ramp.buffer)"""
+    ramp = np.array(js("attention_math.js", body)).reshape(256, 4)
+    assert ramp[0].tolist() == [247, 251, 255, 255]
+    assert ramp[255].tolist() == [8, 48, 107, 255]
+    assert np.abs(ramp[127] - [107, 174, 214, 255]).max() <= 1
+    assert (np.diff(ramp.sum(axis=1)) <= 0).all()
 
 
 def test_shades_end_at_the_top(js):

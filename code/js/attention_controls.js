@@ -32,11 +32,12 @@ export function controls(scene, box) {
     [i, `${i}: ${tokens.join(" ").slice(0, 30)}`]);
   const pickers = [own("sample", samples), own("layer", count(L)), own("head", count(H))];
   const others = [other("layer", 0, L), other("head", 1, H)];
-  pickers[0].node.hidden = samples.length < 2;
+  [samples.length, L, H].forEach((n, i) => (pickers[i].node.hidden = n < 2));
   const compare = h("button", { class: "eta-button", text: "compare", onclick() {
     const next = [model.get("layer"), (model.get("head") + 1) % H];
     put(model, { compare: scene.second() ? null : next });
   } });
+  compare.hidden = L * H < 2;
   const beside = h("span", { class: "eta-beside" }, "with", ...others.map(({ node }) => node));
   const bar = [...pickers.map(({ node }) => node), compare, beside, copyButton(scene, box)];
   return { node: h("div", { class: "eta-bar" }, ...bar), choose() {
@@ -126,8 +127,10 @@ function factText(scene, heads, q, k) {
   return heads.map(headName).join(" beside ");
 }
 
+// As exact as the data: a weight that rounds to 0 is not called 0.
 function exactText(scene, map, i) {
-  return map.zero[i] ? "exactly 0" : scene.show(map.values[i]);
+  if (map.zero[i]) return "exactly 0";
+  return map.values[i] ? scene.show(map.values[i]) : `less than ${0.5 / 10 ** scene.digits}`;
 }
 
 // Two lists: who the query looks at, and who looks at the key; or one list a head.

@@ -90,7 +90,8 @@ function render({ model, el }) {
   const heads = headGrid(scene), lines = linesPane(scene);
   const maps = [mapPane(scene, scene.first), mapPane(scene, scene.second)];
   const page = { paint() {
-    scene.ramp = colourRamp(SEQUENTIAL.map((name) => cssValue(box, name)));
+    scene.stops = SEQUENTIAL.map((name) => cssValue(box, name));
+    scene.ramp = colourRamp(scene.stops);
     scene.margins = labelRooms(scene);
     box.style.setProperty("--label", `${scene.margins[0]}px`);
     box.style.setProperty("--top", `${scene.margins[1]}px`);

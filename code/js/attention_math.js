@@ -78,15 +78,15 @@ export function strongest(weights, n) {
   return places.sort((i, j) => weights[j] - weights[i] || i - j).slice(0, n);
 }
 
-// 256 colours, as r, g, b, between stops such as "#f7fbff".
+// 256 colours between stops such as "#f7fbff", each as the four bytes of a pixel.
 export function colourRamp(stops) {
-  const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  const points = stops.map(parse);
-  return Array.from({ length: 256 }, (_, i) => {
+  const points = stops.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+  const bytes = Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (points.length - 1);
     const left = Math.min(Math.floor(place), points.length - 2), part = place - left;
-    return points[left].map((c, j) => Math.round(c + part * (points[left + 1][j] - c)));
+    return [...points[left].map((c, j) => c + part * (points[left + 1][j] - c)), 255];
   });
+  return new Uint32Array(Uint8ClampedArray.from(bytes.flat()).buffer);
 }
 
 // The index of a weight's colour when `top` has the last colour.

@@ -1,18 +1,18 @@
 // The drawings: all heads small, one head large, and lines from queries to keys.
 import { headName, tokenText } from "./attention_controls.js";
-import { columnMeans, pool, shade } from "./attention_math.js";
+import { columnMeans, largest, pool, shade } from "./attention_math.js";
 import { h, letter, put } from "./dom.js";
-import { cssValue } from "./page.js";
 
+const FAN = 84; // the width of the lines beside a map, in pixels
 const MOVES = {
   ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
 };
 
 // A map as pixels, one a weight; exact zeros stay clear, so that hatching shows there.
 function pixels(scene, map, top) {
-  const image = new ImageData(map.K, map.Q);
+  const image = new ImageData(map.K, map.Q), cells = new Uint32Array(image.data.buffer);
   map.values.forEach((weight, i) => {
-    if (!map.zero[i]) image.data.set([...scene.ramp[shade(weight, top)], 255], 4 * i);
+    if (!map.zero[i]) cells[i] = scene.ramp[shade(weight, top)];
   });
   return image;
 }
@@ -35,7 +35,8 @@ export function headGrid(scene) {
     if (head) [node.style.top, node.style.left] = head.map((n) => `${n * pitch}px`);
     node.style.width = node.style.height = `${pitch - gap}px`;
   };
-  return { node: h("div", { class: "eta-heads" }, caption, stack), paint() {
+  const node = h("div", { class: "eta-heads", hidden: L * H < 2 }, caption, stack);
+  return { node, paint() {
     const room = Math.min(scene.width, isNarrow(scene) ? 340 : 300);
     pitch = Math.max(4 + gap, Math.min(64, Math.floor(room / H)));
     [canvas.width, canvas.height] = [H * pitch, L * pitch];
@@ -110,7 +111,7 @@ function isNarrow(scene) {
 function cellSize(scene) {
   const { Q, K, width } = scene, [label] = scene.margins, sums = 40;
   const two = scene.second() !== null && !isNarrow(scene);
-  const lines = isNarrow(scene) ? 0 : label + 84;
+  const lines = isNarrow(scene) ? 0 : label + FAN;
   const room = two ? (width - label - 16) / 2 : width - lines - label - sums;
   const size = Math.min(room / K, 520 / Q, 44);
   return size >= 4 ? Math.floor(size) : Math.max(size, 1);
@@ -118,33 +119,24 @@ function cellSize(scene) {
 
 // One head, large: tokens in the margins, row sums at the right, column means below.
 export function mapPane(scene, chosen) {
-  const { model, Q, K } = scene;
-  const title = h("div", { class: "eta-title" });
-  const keys = tokenStrip("eta-keys", K, (k) => scene.point(null, k), (k) =>
-    model.get("editable") ? scene.mask(k) : scene.pin(null, k));
+  const { model, Q, K } = scene, title = h("div", { class: "eta-title" });
+  const press = (k) => (model.get("editable") ? scene.mask(k) : scene.pin(null, k));
+  const keys = tokenStrip("eta-keys", K, (k) => scene.point(null, k), press);
   const queries = tokenStrip("eta-queries", Q, (q) => scene.point(q, null), (q) => scene.pin(q, null));
-  const sums = h("div", { class: "eta-sums eta-num" }), means = h("div", { class: "eta-means" });
-  const field = mapField(scene, chosen);
-  const node = h("div", { class: "eta-map" }, title, keys.node, queries.node, field.node, sums, means,
-    h("span", { class: "eta-sums-name eta-quiet", text: "sum" }),
-    h("span", { class: "eta-means-name eta-quiet", text: "mean" }));
+  const field = mapField(scene), edges = margins(scene);
+  const node = h("div", { class: "eta-map" }, title, keys.node, queries.node, field.node, ...edges.nodes);
   return { node, paint() {
     queries.write(scene.queries(), scene.isPaddingQuery);
     keys.write(scene.keys(), scene.isPadding);
   }, choose() {
     node.hidden = chosen() === null;
     if (node.hidden) return;
-    const head = chosen(), map = scene.map(head), received = columnMeans(map);
-    const cell = cellSize(scene);
+    const map = scene.map(chosen()), cell = cellSize(scene);
     node.style.setProperty("--cell", `${cell}px`);
     node.classList.toggle("eta-tiny", cell < 9);
-    title.textContent = headName(head);
+    title.textContent = headName(chosen());
     field.draw(map, cell);
-    sums.replaceChildren(...Array.from({ length: Q }, (_, q) =>
-      sumMark(scene.sum(head, q))));
-    const most = Math.max(...received) || 1;
-    means.replaceChildren(...Array.from(received, (mean, k) =>
-      h("i", { style: `--part: ${mean / most}`, title: `mean ${scene.show(mean)}` })));
+    edges.draw(map, chosen());
   }, point() {
     if (node.hidden) return;
     const [q, k] = scene.focus(), map = scene.map(chosen()), top = scene.top(map);
@@ -154,14 +146,33 @@ export function mapPane(scene, chosen) {
   } };
 }
 
-// The sum of a row: 1 where softmax did its work, marked where it is not.
-function sumMark(sum) {
-  const off = Math.abs(sum - 1) > 0.005;
-  return h("span", { class: off ? "eta-off" : "", text: sum.toFixed(2) });
+// Beside the map the sum of each row, marked where it is not 1; below, each key's mean.
+function margins(scene) {
+  const { Q, K } = scene;
+  const sums = Array.from({ length: Q }, () => h("span"));
+  const means = Array.from({ length: K }, () => h("i"));
+  const nodes = [
+    h("span", { class: "eta-sums-name eta-quiet", text: "sum" }),
+    h("div", { class: "eta-sums eta-num" }, ...sums),
+    h("span", { class: "eta-means-name eta-quiet", text: "mean" }),
+    h("div", { class: "eta-means" }, ...means),
+  ];
+  return { nodes, draw(map, head) {
+    sums.forEach((node, q) => {
+      const sum = scene.sum(head, q);
+      node.textContent = sum.toFixed(2);
+      node.className = Math.abs(sum - 1) > 0.005 ? "eta-off" : "";
+    });
+    const received = columnMeans(map), most = largest(received) || 1;
+    means.forEach((node, k) => {
+      node.style.setProperty("--part", received[k] / most);
+      node.title = scene.show(received[k]);
+    });
+  } };
 }
 
 // The cells themselves. Arrow keys move, Enter pins, Escape frees, page keys change head.
-function mapField(scene, chosen) {
+function mapField(scene) {
   const { model, Q, K } = scene;
   const canvas = h("canvas"), row = h("i", { class: "eta-row" }), column = h("i", { class: "eta-column" });
   const node = h("div", {
@@ -209,7 +220,7 @@ function drawCells(canvas, scene, map, cell) {
   const image = bitmap(pixels(scene, map, scene.top(map)));
   ink.drawImage(image, 0, 0, canvas.width, canvas.height);
   if (cell < 12) return;
-  ink.fillStyle = cssValue(canvas, "--seq-0");
+  ink.fillStyle = scene.stops[0];
   for (let q = 1; q < Q; q++) ink.fillRect(0, Math.round(q * cell * sharp), canvas.width, 1);
   for (let k = 1; k < K; k++) ink.fillRect(Math.round(k * cell * sharp), 0, 1, canvas.height);
 }
@@ -238,11 +249,11 @@ export function linesPane(scene) {
 
 function drawLines(canvas, scene, map, cell) {
   const sharp = window.devicePixelRatio || 1, { Q, K } = scene, [q, k] = scene.focus();
-  const width = canvas.clientWidth, height = Math.max(Q, K) * cell, ink = canvas.getContext("2d");
+  const width = isNarrow(scene) ? scene.width - 2 * scene.margins[0] : FAN, height = Math.max(Q, K) * cell, ink = canvas.getContext("2d");
   [canvas.width, canvas.height] = [width * sharp, height * sharp];
-  canvas.style.height = `${height}px`;
+  [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
   ink.scale(sharp, sharp);
-  ink.strokeStyle = cssValue(canvas, "--seq-7");
+  ink.strokeStyle = scene.stops[7];
   const top = scene.top(map);
   map.values.forEach((weight, i) => {
     const part = weight / top, from = Math.floor(i / K), to = i % K;
