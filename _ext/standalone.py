@@ -89,7 +89,7 @@ def point_buttons(app, pagename, templatename, context, doctree):
     for group in context.get("header_buttons", []):
         for button in group.get("buttons", []):
             if button.get("label") == "download-source-button":
-                button["url"] = context["pathto"](place(pagename), resource=True)
+                button["url"] = context["pathto"](place(pagename), 1)
         if group.get("label") == "launch-buttons":
             repository = app.config.html_theme_options["repository_url"]
             name = repository.removeprefix("https://github.com/")
@@ -98,7 +98,7 @@ def point_buttons(app, pagename, templatename, context, doctree):
                     "type": "link",
                     "text": "Colab",
                     "tooltip": "Launch on Colab",
-                    "icon": context["pathto"]("_static/images/logo_colab.png", 1),
+                    "icon": "_static/images/logo_colab.png",
                     "url": COLAB.format(name, place(pagename)),
                 }
             )

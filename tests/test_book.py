@@ -18,6 +18,7 @@ from conftest import CHAPTERS, PAGES, ROOT
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles
+from standalone import point_buttons as point_to_copy
 from standalone import setup_cell, standalone
 from test_notebooks import code_cells
 
@@ -194,6 +195,23 @@ def test_the_download_button_of_a_chapter_gives_its_copy(book):
         button = page.select_one("a.btn-download-source-button")
         assert button["href"] == f"../standalone/{path.stem}.ipynb"
         assert (book / "standalone" / path.name).is_file()
+
+
+def test_the_colab_button_of_a_fork_opens_the_copy_that_the_fork_published():
+    theme = {"repository_url": "https://github.com/ada/fork"}
+    environment = SimpleNamespace(
+        found_docs={"chapters/a"}, doc2path=lambda name: f"{name}.ipynb"
+    )
+    app = SimpleNamespace(
+        env=environment, config=SimpleNamespace(html_theme_options=theme)
+    )
+    launch = {"label": "launch-buttons", "buttons": []}
+    context = {"header_buttons": [launch], "pathto": None}
+    point_to_copy(app, "chapters/a", "page.html", context, None)
+    assert [button["url"] for button in launch["buttons"]] == [
+        "https://colab.research.google.com/github/ada/fork/blob/gh-pages/"
+        "standalone/a.ipynb"
+    ]
 
 
 # The files around the book
