@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
@@ -39,6 +40,16 @@ def program(*names):
 def chromium():
     """The path of the system's Chromium or Chrome."""
     return program("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """A running Chromium; one a module, as Playwright allows one at a time."""
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        chrome = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield chrome
+        chrome.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import threading
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import PAGES
-from playwright.sync_api import sync_playwright
 from serve import server
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -17,17 +16,6 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 each_page = pytest.mark.parametrize("name", PAGES)
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
 each_size = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
