@@ -120,6 +120,27 @@ def test_picking_another_word_changes_the_guess_at_once(open_lab):
     assert says(page)[0] == "he"
 
 
+def bars(page):
+    return page.locator(".lab-guesses li").all_inner_texts()
+
+
+def test_the_bars_stay_with_the_blank_and_go_where_a_new_one_is_made(open_lab):
+    page = open_lab()
+    assert "she" in bars(page)[0] and "99" in bars(page)[0]
+    word(page, 0).select_option("tom")
+    assert "he" == bars(page)[0].split()[0]
+    word(page, 1).select_option("___")
+    assert "ate" == bars(page)[0].split()[0]
+    word(page, 5).focus()
+    assert "he" == bars(page)[0].split()[0]
+
+
+def test_without_a_blank_the_bars_are_about_the_word_at_hand(open_lab):
+    page = open_lab(EncoderLab("emma ate the soup"))
+    word(page, 3).focus()
+    assert page.get_by_text("would put at word 3, “soup”").is_visible()
+
+
 @pytest.mark.parametrize("step", ["query", "key", "value", "mixed", "norm1", "hidden"])
 def test_the_numbers_of_an_open_step_are_the_encoders(open_lab, step):
     page = open_lab()

@@ -6,6 +6,7 @@ import { guessBars, taskList } from "./lab_guess.js";
 import { twoMaps } from "./lab_maps.js";
 import { stagePanel } from "./lab_panel.js";
 import { examples, sentenceRow, typeLine } from "./lab_sentence.js";
+import { placeToRead } from "./lab_words.js";
 
 const SHARED = ["tokens", "padding", "norm_first", "off", "edits", "read"];
 
@@ -23,10 +24,17 @@ function makeScene(model, redraw) {
     nHeads: trained.n_heads, nLayers: trained.n_layers, dHead: dModel / trained.n_heads,
     view: { stage: "1.query", side: "numbers", layer: 1, head: 1 },
     state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
-    read: () => Math.min(model.get("read"), model.get("tokens").length - 1),
+    read: () => placeToRead(model.get("tokens"), model.get("read"), scene.blank),
     setSentence(tokens) {
-      const blank = tokens.indexOf(scene.blank);
-      put(model, { padding: tokens.map(() => false), tokens, read: Math.max(blank, 0) });
+      put(model, { padding: tokens.map(() => false), tokens, read: placeToRead(tokens, 0, scene.blank) });
+    },
+    setWord(place, word) {
+      const tokens = model.get("tokens").with(place, word);
+      const asked = word === scene.blank ? place : model.get("read");
+      put(model, { tokens, read: placeToRead(tokens, asked, scene.blank) });
+    },
+    ask(place) {
+      if (placeToRead(model.get("tokens"), place, scene.blank) === place) put(model, { read: place });
     },
     toggle(part) {
       const off = model.get("off");

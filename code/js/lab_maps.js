@@ -31,11 +31,13 @@ export function twoMaps(scene) {
     moves = map;
     const shares = map.data.reduce((most, value) => Math.max(most, value), 1e-9);
     influence.show({ map, label: "influence", rows: run.words, cols: run.words, shares });
-    point(...spot.map((place) => Math.min(place, map.rows - 1)));
+    const isThere = spot.every((place) => place < map.rows);
+    point(...(isThere ? spot : [scene.read(), 0]));
   }
-  const left = captioned("Attention", " what a row\u2019s word looks at", attention.node);
+  const left = captioned("Attention", " how much of its attention a row\u2019s word gives to the column\u2019s", attention.node);
   left.firstChild.after(h("div", { class: "lab-picks" }, ...picks));
-  const says = " how far a row\u2019s output moves when the column\u2019s word is swapped";
+  const says = " how far a row\u2019s output moves, as a part of its length, when the column\u2019s word "
+    + "is swapped (mean of four swaps)";
   const right = captioned("Influence", says, influence.node);
   const node = h("section", { "aria-label": "attention and influence" });
   node.append(h("div", { class: "lab-maps lab-two" }, left, right), line);

@@ -13,11 +13,10 @@ export function sentenceRow(scene, signal) {
   const setPadding = (i, hides) => put(model, {
     padding: model.get("tokens").map((_, k) => (k === i ? hides : Boolean(model.get("padding")[k]))),
   });
-  const setWord = (i, word) => put(model, { tokens: model.get("tokens").with(i, word), read: i });
 
   function slot(i) {
-    const list = h("select", { "aria-label": `word ${i}`, onchange: () => setWord(i, list.value),
-      onfocus: () => put(model, { read: i }) });
+    const list = h("select", { "aria-label": `word ${i}`,
+      onchange: () => scene.setWord(i, list.value), onfocus: () => scene.ask(i) });
     for (const [label, some] of Object.entries(scene.kinds)) {
       const options = some.map((word) => h("option", { value: word, text: word }));
       list.append(h("optgroup", { label }, ...options));

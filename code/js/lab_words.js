@@ -42,6 +42,12 @@ export const TASKS = [
   },
 ];
 
+// The place whose guess is shown: the one asked for, but a blank where there is one.
+export function placeToRead(tokens, asked, blank) {
+  const place = Math.min(asked, tokens.length - 1), first = tokens.indexOf(blank);
+  return first < 0 || tokens[place] === blank ? place : first;
+}
+
 // The k most likely words of one row of chances, as [word, chance].
 export function bestWords(chances, row, vocabulary, k = 5) {
   const values = chances.data.subarray(row * chances.cols, (row + 1) * chances.cols);
