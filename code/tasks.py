@@ -214,22 +214,22 @@ class Tokenizer:
 
 
 class MaskedText:
-    """Rows of a text, and batches in which some of their words are hidden."""
+    """Rows of a text, short ones first, and batches with some of their words hidden."""
 
     def __init__(self, sentences, tokenizer: Tokenizer):
-        rows = (tokenizer.encode(s) for s in sentences)
-        self.rows = pad_rows(
-            [r[i : i + LONGEST] for r in rows for i in range(0, len(r), LONGEST)]
-        )
+        rows = [tokenizer.encode(sentence) for sentence in sentences]
+        rows = [r[i : i + LONGEST] for r in rows for i in range(0, len(r), LONGEST)]
+        self.rows = pad_rows(sorted(rows, key=len))  # (R, up to LONGEST)
         self.vocab_size = len(tokenizer)
 
     def draw(self, n_rows, generator, rate=0.15) -> Batch:
-        """Draw rows at random and hide words in them: a training batch."""
-        chosen = torch.randint(len(self.rows), (n_rows,), generator=generator)
+        """Draw a training batch: neighbours in length, so that little is padding."""
+        start = torch.randint(len(self.rows), (1,), generator=generator)
+        chosen = (start + torch.arange(n_rows)) % len(self.rows)
         return hide_words(self.rows[chosen], self.vocab_size, generator, rate)
 
     def batches(self, n_rows, generator) -> list[Batch]:
-        """Go through all rows once, in order, with words hidden: for an evaluation."""
+        """Go through all rows once, with words hidden at BERT's rate, to evaluate."""
         parts = self.rows.split(n_rows)
         return [hide_words(part, self.vocab_size, generator) for part in parts]
 
@@ -286,7 +286,7 @@ class NeighbourBaseline(nn.Module):
     neighbour that is itself hidden says nothing.
     """
 
-    def __init__(self, text: MaskedText, prior=20.0):
+    def __init__(self, text: MaskedText, prior=80.0):
         super().__init__()
         self.unigram, size = UnigramBaseline(text).log_probs, text.vocab_size
         rows = nn.functional.pad(text.rows, (1, 1), value=PAD)

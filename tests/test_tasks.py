@@ -263,6 +263,21 @@ def test_batches_are_the_same_for_a_seed_and_differ_between_seeds(text):
         assert not torch.equal(one.token_ids, draw(13, generator(53)).token_ids)
 
 
+def test_training_meets_every_row():
+    sentences = [f"w{n} " * (n % 5 + 1) for n in range(13)]  # a word of its own each
+    tokenizer, draw = Tokenizer(sentences, min_count=1), generator(67)
+    text, met = MaskedText(sentences, tokenizer), set()
+    for _ in range(200):
+        met |= set(text.draw(5, draw).labels.tolist())
+    assert met == set(range(len(SPECIALS), len(tokenizer)))
+
+
+def test_a_training_batch_holds_less_padding_than_rows_at_random_would(text):
+    drawn = [text.draw(32, generator(seed)).key_padding_mask for seed in range(20)]
+    padded = sum(mask.float().mean() for mask in drawn) / 20
+    assert 0 < padded < (text.rows == PAD).float().mean() / 2
+
+
 def test_an_evaluation_goes_once_through_all_rows(text):
     batches = text.batches(64, generator(59))
     assert sum(len(b.token_ids) for b in batches) == len(text.rows)
