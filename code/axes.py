@@ -103,7 +103,8 @@ def parts_of(name, value):
 def tensors_in(value):
     """Yield the tensors in nested tuples, lists, dicts and dataclasses, in order."""
     if isinstance(value, Tensor):
-        yield value
+        if not nn.parameter.is_lazy(value):  # a lazy parameter has no shape yet
+            yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from tensors_in(item)
@@ -148,7 +149,9 @@ def summary(subject, tables) -> dict:
     order = sorted(sizes, key=[*PRIMES, *sizes].index)
     used = {name: sizes[name] for name in order if name in words}
     naming = "names by equal numbers only: no stand-in of other sizes could be run"
-    if others:
+    if subject.strangers:
+        naming = "names by equal numbers only: it calls modules that it does not hold"
+    if others and used:
         texts = [" ".join(f"{name}={new[name]}" for name in used) for new in others]
         naming = "names fit this run and two others: " + "; ".join(texts)
     return {"sizes": used, "relations": relations, "naming": naming}
@@ -200,7 +203,8 @@ def read_inputs(subject, tensors, sizes) -> list[tuple]:
     first, *others = tensors
     if first.dim() == 3 and first.is_floating_point():
         sizes.setdefault("D", model_width(first.shape[2], subject.modules))
-    forms = first_form(first, sizes)
+    image = any(isinstance(module, nn.Conv2d) for module in subject.modules)
+    forms = first_form(first, sizes, image)
     if time_first(subject, tensors):
         forms[:2] = forms[1::-1]
     known = {size: name for name, size in subject.given.items()}
@@ -229,11 +233,12 @@ def complete_heads(sizes):
             sizes.setdefault(wanted, sizes["D"] // sizes[known])
 
 
-def first_form(tensor, sizes) -> list[str]:
+def first_form(tensor, sizes, image) -> list[str]:
     if tensor.dim() == 2 and tensor.is_floating_point():
         return ["T", "D"] if tensor.shape[1] == sizes.get("D") else ["B", "1"]
-    heads_fit = tensor.dim() != 4 or tensor.shape[1] == sizes.get("H", tensor.shape[1])
-    forms = FIRST_FORMS.get(tensor.dim(), ["B"]) if heads_fit else ["B"]
+    heads = tensor.dim() == 4 and not image
+    fits = heads and tensor.shape[1] == sizes.get("H", tensor.shape[1])
+    forms = FIRST_FORMS[tensor.dim()] if tensor.dim() in (1, 2, 3) or fits else ["B"]
     return forms + ["1"] * (tensor.dim() - len(forms))
 
 
@@ -246,7 +251,7 @@ def time_first(subject, tensors) -> bool:
         return any(getattr(m, "batch_first", None) is False for m in subject.modules)
     turned = tensors[0].shape[1::-1]
     masks = [t for t in tensors[1:] if t.dim() == 2 and t.dtype == torch.bool]
-    return turned[0] != turned[-1] and any(mask.shape == turned for mask in masks)
+    return len(set(turned)) == 2 and any(mask.shape == turned for mask in masks)
 
 
 def settle(name, n, sizes) -> str:
@@ -256,10 +261,10 @@ def settle(name, n, sizes) -> str:
 
 
 def settle_second(axes, shape, other, sizes):
-    """Call Tk the length of a second sequence: one axis differs, and that is T."""
-    odd = [i for i, n in enumerate(shape) if other[i] != n]
-    if len(odd) == 1 and axes[odd[0]] == "T":
-        sizes.setdefault("Tk", other[odd[0]])
+    """Call Tk the length of a second sequence, which differs where the first has T."""
+    for name, n, size in zip(axes, shape, other):
+        if name == "T" and size != n:
+            sizes.setdefault("Tk", size)
 
 
 def further_forms(shape, sizes) -> list[list[str]]:
@@ -290,7 +295,9 @@ def written(n, sizes, names) -> str:
 def value(text, sizes) -> int | None:
     """Work out an axis like "3*D" or "T+1"; None where a name has no size."""
     product, _, more = text.partition("+")
-    factors = [int(f) if f.isdigit() else sizes.get(f) for f in product.split("*")]
+    factors = [
+        int(f) if f.lstrip("-").isdigit() else sizes.get(f) for f in product.split("*")
+    ]
     return None if None in factors else math.prod(factors) + int(more or 0)
 
 
@@ -399,7 +406,7 @@ def resize_numbers(attributes, sizes, new, names):
             attributes[attribute] = tuple(
                 value(written(i, sizes, names), new) for i in n
             )
-        elif type(n) is int:
+        elif type(n) is int and n > 1:
             known = NAME_OF.get(attribute)
             counts = attribute.startswith(("n_", "num_"))  # of layers, of classes
             usual = [name for name in names if name not in RARE]

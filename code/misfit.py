@@ -20,7 +20,8 @@ def message(error) -> str:
 def explain(row) -> tuple[str, str]:
     """Return the axes that do not fit, and a sentence with the likely cause."""
     if row.op.startswith("raise"):
-        return "", f"the check at {os.path.basename(row.file)}:{row.line} refused it"
+        place = f"{os.path.basename(row.file)}:{row.line}"
+        return "", f"refused at {place}: {message(row.error)}"
     for reason in REASONS:
         found = reason(row, message(row.error).lower())
         if found is not None:

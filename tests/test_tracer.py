@@ -168,6 +168,14 @@ def test_cross_attention_has_two_lengths():
     assert found(t, "softmax")[0].axes == ("B", "H", "T", "Tk")
 
 
+def test_a_function_around_a_module_does_not_run_the_module_again():
+    model, calls = encoder(), []
+    model.register_forward_hook(lambda *a: calls.append(1))
+    t = trace(lambda x: model(x)[0], ids())
+    assert "it calls modules that it does not hold" in t.naming and calls == [1]
+    assert t.rows[-1].axes == ("B", "T", "D")
+
+
 def test_a_bound_method_is_traced_like_a_module():
     part = encoder().layers[0].attention
     t = trace(part.split_heads, torch.randn(B, T, D))
@@ -207,6 +215,13 @@ def test_opened_attention_is_the_attention_that_torch_computes(kind):
     (_, expected) = mha(x, x, x, average_attn_weights=False, **masks)
     record(mha, x, x, x, average_attn_weights=False, watch=watch, **masks)
     torch.testing.assert_close(kept[0], expected)
+
+
+def test_keys_of_another_width_are_opened_too():
+    mha = nn.MultiheadAttention(24, 4, kdim=10, vdim=6, batch_first=True)
+    sequences = torch.randn(B, T, 24), torch.randn(B, 7, 10), torch.randn(B, 7, 6)
+    (row,) = found(trace(mha, *sequences), "softmax")
+    assert row.axes == ("B", "H", "T", "Tk") and row.output == (B, 4, T, 7)
 
 
 def test_the_fast_path_stays_one_opaque_row_with_the_same_numbers():
@@ -502,6 +517,16 @@ def test_scripted_and_compiled_modules_give_rows(make):
     options = {"backend": "eager"} if make is torch.compile else {}
     t = trace(make(nn.Linear(D, F), **options), torch.randn(B, D))
     assert t.error is None and t.rows[-1].output == (B, F) and "Linear" not in t.path
+
+
+def test_images_sets_and_lazy_layers_are_traced():
+    patches = nn.Sequential(nn.Conv2d(3, D, 4, 4), nn.Flatten(2), nn.Softmax(-1))
+    t = trace(patches, torch.randn(B, 3, 16, 16))
+    assert t.rows[0].axes == ("B", str(D), "4", "4") and "two others" in t.naming
+    t = trace(nn.LazyLinear(F), torch.randn(B, T, D))
+    assert t.error is None and t.rows[-1].output == (B, T, F)
+    t = trace(lambda x: x * 2, torch.tensor(3.0))
+    assert t.rows[0].axes == () and t.rows[0].output == ()
 
 
 class Hostile(nn.Module):
