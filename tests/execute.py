@@ -49,6 +49,17 @@ def replace(path, text):
         beside.unlink(missing_ok=True)
 
 
+def run(client):
+    """Execute a notebook; Ctrl-C is KeyboardInterrupt, as elsewhere."""
+    try:
+        client.execute()
+    except Exception:
+        # nbclient ends the kernel itself on Ctrl-C, and then trips over its absence.
+        if hasattr(client, "_async_cleanup_kernel_future"):
+            raise KeyboardInterrupt from None
+        raise
+
+
 def execute(path):
     """Run one notebook in its own folder, store it, and return the seconds it took."""
     notebook = nbformat.read(path, as_version=4)
@@ -60,7 +71,7 @@ def execute(path):
         record_timing=False,
     )
     start = time.perf_counter()
-    client.execute()
+    run(client)
     strip(notebook)
     nbformat.validate(notebook)
     replace(path, nbformat.writes(notebook) + "\n")

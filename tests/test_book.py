@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
@@ -297,3 +299,17 @@ def test_a_notebook_that_fails_is_left_as_it_was(tmp_path):
     result = store(path)
     assert result.returncode == 1 and "left as it was" in result.stderr
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_notebook_is_left_as_it_was(tmp_path):
+    path, started = tmp_path / "a.ipynb", tmp_path / "started"
+    notebook(path, f"import time\nopen({str(started)!r}, 'w')\ntime.sleep(600)")
+    before = path.read_bytes()
+    command = [sys.executable, ROOT / "tests/execute.py", path]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not started.exists() and running.poll() is None:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    assert "Interrupted" in running.communicate(timeout=60)[1].splitlines()[-1]
+    assert running.returncode == 1
+    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}
