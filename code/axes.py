@@ -22,7 +22,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 
 import torch
 from torch import Tensor, nn
@@ -111,7 +111,7 @@ def tensors_in(value):
     elif isinstance(value, Mapping):
         yield from tensors_in(list(value.values()))
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in(list(vars(value).values()))
+        yield from tensors_in([getattr(value, part.name) for part in fields(value)])
 
 
 def find_names(subject) -> dict:
@@ -139,9 +139,8 @@ def agreed(number, names) -> str:
 
 def summary(subject, tables) -> dict:
     shapes = [shape for row in subject.rows for shape in row.inputs + row.outputs]
-    words = {
-        w for s in shapes for axis in s.axes for w in re.findall(r"[A-Za-z]\w*", axis)
-    }
+    text = " ".join(axis for shape in shapes for axis in shape.axes)
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
     sizes, *others = tables
     relations = {}
     if "D" in sizes and sizes["D"] == sizes.get("H", 0) * sizes.get("K", 0):
@@ -178,17 +177,22 @@ def read_layers(modules, sizes):
     for module in modules:
         if isinstance(module, nn.LayerNorm):
             sizes.setdefault("D", module.normalized_shape[-1])
-    tables = [m.weight.shape for m in modules if isinstance(m, nn.Embedding)]
+    tables = [module for module in modules if isinstance(module, nn.Embedding)]
     if tables:
-        sizes.setdefault("V", max(rows for rows, _ in tables))
-        sizes.setdefault("D", tables[0][1])
-    maps = [tuple(m.weight.shape) for m in modules if isinstance(m, nn.Linear)]
+        sizes.setdefault("V", max(table.num_embeddings for table in tables))
+        sizes.setdefault("D", tables[0].embedding_dim)
+    maps = linear_maps(modules)
     for n_out, n_in in maps:
         if n_in == sizes.get("D") != n_out and (n_in, n_out) in maps:
             sizes.setdefault("F", n_out)
     for name in "FV":  # equal numbers cannot be told apart: the first name is shown
         if name in sizes and sizes[name] == sizes.get("D"):
             del sizes[name]
+
+
+def linear_maps(modules) -> list[tuple[int, int]]:
+    maps = [module for module in modules if isinstance(module, nn.Linear)]
+    return [(linear.out_features, linear.in_features) for linear in maps]
 
 
 def read_inputs(subject, tensors, sizes) -> list[tuple]:
@@ -221,7 +225,7 @@ def read_inputs(subject, tensors, sizes) -> list[tuple]:
 
 def model_width(n, modules) -> int:
     """Return the features of the input, or those of the Linear that lifts it to D."""
-    maps = [tuple(m.weight.shape) for m in modules if isinstance(m, nn.Linear)]
+    maps = linear_maps(modules)
     inner = {n_in for n_out, n_in in maps if n_out in (n_in, 3 * n_in)}
     lifted = [n_out for n_out, n_in in maps if n_in == n and n_out in inner]
     return lifted[0] if lifted and n not in inner else n
@@ -244,10 +248,7 @@ def first_form(tensor, sizes, image) -> list[str]:
 
 def time_first(subject, tensors) -> bool:
     """Tell (T, B, D) from (B, T, D): torch's own default, or a mask the other way."""
-    ours = subject.root is None or not type(subject.root).__module__.startswith(
-        "torch."
-    )
-    if not ours:
+    if type(subject.root).__module__.startswith("torch."):
         return any(getattr(m, "batch_first", None) is False for m in subject.modules)
     turned = tensors[0].shape[1::-1]
     masks = [t for t in tensors[1:] if t.dim() == 2 and t.dtype == torch.bool]
@@ -281,14 +282,8 @@ def further_forms(shape, sizes) -> list[list[str]]:
 
 def written(n, sizes, names) -> str:
     """Write a number as a name, as H*K or as a small multiple of D, or as it is."""
-    texts = (
-        *names,
-        "H*K",
-        "2*D",
-        "3*D",
-        "4*D",
-        *(["T+1", "T*D"] if "T" in names else []),
-    )
+    longer = ("T+1", "T*D") if "T" in names else ()
+    texts = *names, "H*K", "2*D", "3*D", "4*D", *longer
     return next((text for text in texts if n > 1 and value(text, sizes) == n), str(n))
 
 

@@ -5,6 +5,7 @@
 (axes, cause), or None where the error is of another kind.
 """
 
+import contextlib
 import math
 import os
 
@@ -23,9 +24,10 @@ def explain(row) -> tuple[str, str]:
         place = f"{os.path.basename(row.file)}:{row.line}"
         return "", f"refused at {place}: {message(row.error)}"
     for reason in REASONS:
-        found = reason(row, message(row.error).lower())
-        if found is not None:
-            return found
+        with contextlib.suppress(IndexError):  # an operand with fewer axes than usual
+            found = reason(row, message(row.error).lower())
+            if found is not None:
+                return found
     return "", message(row.error)
 
 

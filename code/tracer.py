@@ -70,19 +70,17 @@ class Trace:
         self.error, self.path = recording.error, path_taken(recording)
         self.module = getattr(recording.call, "__name__", type(recording.call).__name__)
         self._rows = recording.rows
-        again = functools.partial(rows_of, inside=recording.inside)
-        root, strangers = owner(recording.call), list(recording.strangers.values())
         # A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
-        strangers = [m for m in strangers if [*m.parameters(), *m.buffers()]]
+        strangers = recording.strangers.values()
         self._subject = Subject(
-            recording.call,
-            root,
-            inputs,
-            again,
-            self._rows,
-            given,
-            strangers,
-            recording.generators,
+            call=recording.call,
+            root=owner(recording.call),
+            inputs=inputs,
+            record=functools.partial(rows_of, inside=recording.inside),
+            rows=recording.rows,
+            given=given,
+            strangers=[m for m in strangers if [*m.parameters(), *m.buffers()]],
+            generators=recording.generators,
         )
         if self.error is not None:
             drop_frames(self.error)
@@ -97,7 +95,8 @@ class Trace:
 
     @property
     def rows(self) -> list["Row"]:
-        return self.names and self._rows
+        _ = self.names  # rows are handed out with the names of their axes
+        return self._rows
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -693,8 +692,8 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     try:
         module, inputs, kwargs = built(options.target)
-    except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
-        print(f"tracer: {error}", file=sys.stderr)
+    except Exception as error:  # whatever the reader's file raises
+        print(f"tracer: {type(error).__name__}: {message(error)}", file=sys.stderr)
         return 2
     recorded = trace(module, *inputs, inside=options.inside, **kwargs)
     print(recorded)
