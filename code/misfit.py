@@ -12,10 +12,10 @@ import os
 
 def message(error) -> str:
     """Return the first line of an error's text, even of an error that has none."""
-    try:
-        return str(error).strip().split("\n")[0]
-    except Exception:
-        return type(error).__name__
+    with contextlib.suppress(Exception):
+        if text := str(error).strip():
+            return text.split("\n")[0]
+    return type(error).__name__
 
 
 def explain(row) -> tuple[str, str]:
@@ -55,8 +55,9 @@ def ids_out_of_range(row, text):
     if 0 <= low and high < rows:
         return None
     fit = f"ids lie in {low}..{high}, the table has rows 0..{rows - 1}"
-    positions = "a table of tokens too small, or more positions than the table is long"
-    return fit, f"{fit}: {positions}"
+    outside = low if low < 0 else high
+    short = "the vocabulary, or the table of positions, is shorter than that"
+    return fit, f"id {outside} has no row: {'ids start at 0' if low < 0 else short}"
 
 
 def products_differ(row, text):

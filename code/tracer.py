@@ -289,7 +289,7 @@ def record(call, *inputs, watch=None, inside=False, **kwargs) -> "Recorder":
     tensors, recording off; it must not change them, and should not keep them.
     """
     recorder = Recorder(call, watch, inside)
-    with eager(), fast_path_kept(not inside), recorder:
+    with eager(), fast_path_kept(), recorder:
         try:
             recorder.result = call(*inputs, **kwargs)
         except Exception as error:
@@ -478,22 +478,19 @@ def eager():
 
 
 FAST_PATHS = "_transformer_encoder_layer_fwd", "_native_multi_head_attention"
-_has_torch_function, _lock, _users = (
-    torch.overrides.has_torch_function,
-    threading.Lock(),
-    [],
-)
+_has_torch_function = torch.overrides.has_torch_function
+_lock, _users = threading.Lock(), []
 
 
 @contextlib.contextmanager
-def fast_path_kept(wanted):
+def fast_path_kept():
     """Let torch's encoder take its fast path although a Recorder is watching.
 
     The encoder asks `has_torch_function` and keeps off while any mode is active, so
     tracing would change what runs. While a trace runs, a Recorder does not count.
     """
     with _lock:
-        _users.append(wanted)
+        _users.append(1)
         torch.overrides.has_torch_function = overridden
     try:
         yield
