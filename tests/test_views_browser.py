@@ -11,7 +11,6 @@ import torch
 import views
 from axe_playwright_python.sync_playwright import Axe
 from encoder import TransformerEncoder
-from playwright.sync_api import sync_playwright
 from test_views import HOSTILE, softmax_weights, traced, words
 from tracer import trace
 from views import AttentionMap, ShapeTracer
@@ -33,17 +32,6 @@ ROWS = ".eta-shapes tr:not(.eta-line)"
 
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
 each_width = pytest.mark.parametrize("width", [390, 820])
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
