@@ -26,7 +26,11 @@ class Claim:
     measured: dict
 
     def evidence(self) -> str:
-        return ", ".join(f"{name} {shown(v)}" for name, v in self.measured.items())
+        return "; ".join(f"{name}: {shown(v)}" for name, v in self.measured.items())
+
+    def data(self) -> dict:
+        """Return the claim for JSON, in pairs: notebooks sort the names of a dict."""
+        return asdict(self) | {"measured": list(map(list, self.measured.items()))}
 
 
 def claim(id: str, text: str, verdict: str, measured: dict, check) -> Claim:
@@ -68,7 +72,7 @@ class Settled:
         )
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        data = {"claims": [asdict(c) for c in self.claims]}
+        data = {"claims": [c.data() for c in self.claims]}
         return {"text/plain": repr(self), "text/html": self.html(), MIME: data}
 
 

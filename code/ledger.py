@@ -57,25 +57,10 @@ def stored_claims(path) -> list[dict]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     return [
-        {**claim, "measured": in_order(claim["measured"], line)}
+        {**claim, "measured": dict(claim["measured"])}
         for output in outputs
-        if MIME in output.get("data", {})
-        for claim, line in zip(output["data"][MIME]["claims"], lines(output))
+        for claim in output.get("data", {}).get(MIME, {}).get("claims", ())
     ]
-
-
-def lines(output) -> list[str]:
-    """Return the text of an output, a line a claim."""
-    return "".join(output["data"]["text/plain"]).splitlines()
-
-
-def in_order(measured, line) -> dict:
-    """Give figures the order of the cell: notebooks store names in the alphabet's."""
-
-    def at(item):
-        return line.find(f"{item[0]} {shown(item[1])}")
-
-    return dict(sorted(measured.items(), key=at))
 
 
 def collect(folder=CHAPTERS) -> list[dict]:

@@ -42,7 +42,7 @@ def test_unknown_verdicts_missing_figures_and_doubled_ids_are_refused():
 def test_figures_are_rounded_to_three_digits_whatever_library_made_them():
     values = {"a": 123456.0, "b": torch.tensor(2.34567), "c": np.bool_(False), "d": 7}
     made = claim("A002", "text", "depends", values, True)
-    assert made.evidence() == "a 123000, b 2.35, c no, d 7"
+    assert made.evidence() == "a: 123000; b: 2.35; c: no; d: 7"
 
 
 def test_the_table_holds_hostile_text_as_text_and_the_data_survives_json():
@@ -52,4 +52,5 @@ def test_the_table_holds_hostile_text_as_text_and_the_data_survives_json():
     assert 'id="claim-A002"' in bundle["text/html"]
     data = json.loads(json.dumps(bundle[MIME]))
     assert [c["id"] for c in data["claims"]] == ["A001", "A002"]
+    assert data["claims"][0]["measured"] == [["largest error", 1.23e-7]]
     assert bundle["text/plain"].splitlines()[0].startswith("A001 holds: Rows sum")

@@ -123,10 +123,9 @@ def test_the_page_lists_the_references_that_its_rows_cite():
 
 def settling(verdict="holds", id="A001"):
     """Return a cell whose stored output settles one claim."""
-    measured = {"a last": 1.5, "z first": True}
+    measured = [["z first", True], ["a last", 1.5]]
     claim = {"id": id, "text": "Said", "verdict": verdict, "measured": measured}
-    text = f"{id} {verdict}: Said [z first yes, a last 1.5]"
-    data = {MIME: {"claims": [claim]}, "text/plain": [text]}
+    data = {MIME: {"claims": [claim]}}
     return {"cell_type": "code", "outputs": [{"data": data}]}
 
 
