@@ -117,10 +117,10 @@ def test_a_page_has_all_its_text_without_scripts(visit, site, name):
 
 @each_theme
 def test_a_letter_has_the_colour_of_its_axis_in_prose_and_equations(visit, site, theme):
-    page = visit(f"{site}/chapters/07_encoder.html", theme)
+    page = visit(f"{site}/chapters/notation.html", theme)
     colour = "getComputedStyle(document.querySelector({})).color".format
-    in_prose = page.evaluate(colour("'main span.axis-T:not(mjx-container *)'"))
-    in_equations = page.evaluate(colour("'mjx-container .axis-T'"))
+    in_prose = page.evaluate(colour("'main span.axis-K:not(mjx-container *)'"))
+    in_equations = page.evaluate(colour("'mjx-container .axis-K'"))
     in_text = page.evaluate(colour("'main p'"))
     assert in_prose == in_equations != in_text
 
