@@ -46,6 +46,8 @@ def jupyter_lab(home, *options):
     folders = {name: str(home / name.lower()) for name in names}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--port={port}", "--ip=127.0.0.1", "--IdentityProvider.token="]
+    command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    command += ["--LabApp.extension_manager=readonly"]  # these two call home
     command += [f"--ServerApp.root_dir={home}", *options]
     with open(home / "lab.log", "w") as log:
         lab = subprocess.Popen(command, env=os.environ | folders, stderr=log, cwd=home)
@@ -53,8 +55,16 @@ def jupyter_lab(home, *options):
         await_server(f"http://127.0.0.1:{port}/api", lab)
         yield f"http://127.0.0.1:{port}/lab/tree/views.ipynb"
     finally:
-        lab.terminate()
-        lab.wait(timeout=30)
+        end(lab)
+
+
+def end(lab):
+    lab.terminate()
+    try:
+        lab.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        lab.kill()  # a kernel ends when it finds its parent gone
+        lab.wait()
 
 
 def await_server(address, lab):
