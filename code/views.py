@@ -24,8 +24,8 @@ JS = Path(__file__).parent / "js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 JS_TEXT = r'"[^"\n]*"|`(?:[^`$]|\$\{(?:[^}`]|`[^`]*`)*\}|\$)*`'
 JS_SPACE = re.compile(  # groups hold what stays
-    rf"({JS_TEXT})|//.*\s*|\s*[,;]\s*(?=\}})|\s*([{{}}()\[\];,=<>?:*|&])\s*"
-    r"|\s([-+/])\s(?![-+])|(\s)\s*"
+    rf"({JS_TEXT})|//.*\s*|\s*,\s*(?=[\])}}])|\s*;\s*(?=\}})"
+    r"|\s*([{}()\[\];,=<>?:*|&])\s*|\s([-+/])\s(?![-+])|(\s)\s*"
 )
 CSS_SPACE = re.compile(r"/\*.*?\*/|;?\s*(?=\})|\s*([{};,>])\s*|(:) |(\s)\s*", re.DOTALL)
 LAYER = re.compile(r"(?P<path>(.*?\.)??)(?P<number>\d+)(\.(?P<rest>.*))?$")
@@ -475,7 +475,7 @@ def es_module(name: str) -> str:
 
     add(name)
     joined = re.sub(r"^export (?!default)", "", "".join(parts.values()), flags=re.M)
-    return without_space(JS_SPACE, joined)
+    return re.sub(r"(?<!\w)\((\w+)\)=>", r"\1=>", without_space(JS_SPACE, joined))
 
 
 @functools.cache

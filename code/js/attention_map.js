@@ -10,11 +10,18 @@ const SEQUENTIAL = Array.from({ length: 9 }, (_, i) => `--seq-${i}`);
 
 // What the parts share: the weights, the selection, and where the reader points.
 function makeScene(model) {
-  const shape = model.get("shape"), [, L, H, Q, K] = shape;
-  const digits = model.get("digits"), sample = () => model.get("sample");
+  const shape = model.get("shape"),
+    [, L, H, Q, K] = shape;
+  const digits = model.get("digits"),
+    sample = () => model.get("sample");
   let decoded, sums, most;
   const scene = {
-    model, L, H, Q, K, digits,
+    model,
+    L,
+    H,
+    Q,
+    K,
+    digits,
     hover: null, // [query, key] under the pointer or the keys; null stands for any
     load() {
       const { buffer, byteOffset, byteLength } = model.get("sums");
@@ -63,7 +70,8 @@ function addActions(scene, redraw) {
     scene.hover = [q, k];
     redraw("point");
   };
-  scene.pin = (q, k) => put(model, { pin: same(model.get("pin"), [q, k]) ? null : [q, k] });
+  scene.pin = (q, k) =>
+    put(model, { pin: same(model.get("pin"), [q, k]) ? null : [q, k] });
   scene.free = () => {
     scene.hover = null;
     put(model, { pin: null });
@@ -75,34 +83,43 @@ function addActions(scene, redraw) {
     const [layer, head] = scene.first();
     scene.choose([wrap(layer + layers, L), wrap(head + heads, H)]);
   };
-  scene.mask = (k) => put(model, {
-    padding: model.get("padding").map((row, i) =>
-      i === model.get("sample") ? row.with(k, 1 - row[k]) : row),
-  });
+  scene.mask = (k) =>
+    put(model, {
+      padding: model
+        .get("padding")
+        .map((row, i) => (i === model.get("sample") ? row.with(k, 1 - row[k]) : row)),
+    });
 }
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "attention", "Attention map");
-  const scene = makeScene(model), parts = [];
+  const scene = makeScene(model),
+    parts = [];
   const redraw = redrawer(parts, signal);
   addActions(scene, redraw);
-  const bar = controls(scene, box), colours = legend(scene), told = readout(scene);
-  const heads = headGrid(scene), lines = linesPane(scene);
+  const bar = controls(scene, box),
+    colours = legend(scene),
+    told = readout(scene);
+  const heads = headGrid(scene),
+    lines = linesPane(scene);
   const maps = [mapPane(scene, scene.first), mapPane(scene, scene.second)];
-  const page = { paint() {
-    scene.stops = SEQUENTIAL.map((name) => cssValue(box, name));
-    scene.ramp = colourRamp(scene.stops);
-    scene.margins = labelRooms(scene);
-    box.style.setProperty("--label", `${scene.margins[0]}px`);
-    box.style.setProperty("--top", `${scene.margins[1]}px`);
-  }, choose() {
-    box.classList.toggle("eta-comparing", model.get("compare") !== null);
-  } };
+  const page = {
+    paint() {
+      scene.stops = SEQUENTIAL.map((name) => cssValue(box, name));
+      scene.ramp = colourRamp(scene.stops);
+      scene.margins = labelRooms(scene);
+      box.style.setProperty("--label", `${scene.margins[0]}px`);
+      box.style.setProperty("--top", `${scene.margins[1]}px`);
+    },
+    choose() {
+      box.classList.toggle("eta-comparing", model.get("compare") !== null);
+    },
+  };
   parts.push(page, bar, colours, heads, lines, ...maps, told);
   box.append(
     bar.node,
     h("div", { class: "eta-top" }, h("div", {}, heads.node, colours.node), told.node),
-    h("div", { class: "eta-panes" }, lines.node, ...maps.map((map) => map.node)),
+    h("div", { class: "eta-panes" }, lines.node, ...maps.map((map) => map.node))
   );
   const reload = () => (scene.load(), redraw("paint"));
   onChange(model, ["weights"], signal, reload);

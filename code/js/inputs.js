@@ -17,8 +17,11 @@ export async function copyText(box, text) {
 
 // A labelled choice: options are [value, text] pairs; `sync()` shows the value of `get`.
 export function picker(label, options, get, choose, name = label) {
-  const select = h("select", { class: "eta-button", "aria-label": name,
-    onchange: () => choose(options[select.selectedIndex][0]) });
+  const select = h("select", {
+    class: "eta-button",
+    "aria-label": name,
+    onchange: () => choose(options[select.selectedIndex][0]),
+  });
   select.append(...options.map(([, text]) => h("option", { text })));
   const sync = () => {
     select.selectedIndex = options.findIndex(([value]) => value === get());

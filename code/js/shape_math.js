@@ -6,11 +6,22 @@ export function sizeOf(axis, sizes, relations = {}) {
     if (/^\d+\??$/.test(text)) return parseInt(text);
     return text in relations ? sizeOf(relations[text], sizes, relations) : sizes[text];
   };
-  const term = (text) => text.match(/[*/]?[^*/]+/g).reduce((product, part) =>
-    part[0] === "/" ? product / factor(part.slice(1)) : product * factor(part.replace("*", "")), 1);
+  const term = (text) =>
+    text
+      .match(/[*/]?[^*/]+/g)
+      .reduce(
+        (product, part) =>
+          part[0] === "/"
+            ? product / factor(part.slice(1))
+            : product * factor(part.replace("*", "")),
+        1
+      );
   const terms = axis.replace(/\s/g, "").match(/[+-]?[^+-]+/g);
-  return terms.reduce((sum, text) =>
-    text[0] === "-" ? sum - term(text.slice(1)) : sum + term(text.replace("+", "")), 0);
+  return terms.reduce(
+    (sum, text) =>
+      text[0] === "-" ? sum - term(text.slice(1)) : sum + term(text.replace("+", "")),
+    0
+  );
 }
 
 // The names in an axis: "B*H" holds B and H.
@@ -39,8 +50,21 @@ export function bytesText(n) {
 // What an event does to a small block of the numbers 0 to 5, as rows before and after.
 // A move shows two of the axes that change places, 2 by 3.
 export function illustrate(event) {
-  const row = [[0, 1, 2, 3, 4, 5]], block = [[0, 1, 2], [3, 4, 5]];
-  const moved = [[0, 3], [1, 4], [2, 5]], recut = [[0, 1], [2, 3], [4, 5]];
+  const row = [[0, 1, 2, 3, 4, 5]],
+    block = [
+      [0, 1, 2],
+      [3, 4, 5],
+    ];
+  const moved = [
+      [0, 3],
+      [1, 4],
+      [2, 5],
+    ],
+    recut = [
+      [0, 1],
+      [2, 3],
+      [4, 5],
+    ];
   return {
     split: { before: row, after: block },
     merge: { before: block, after: row },
