@@ -24,6 +24,7 @@ except ImportError:
 BASE = SimpleNamespace(d_model=512, n_heads=8, d_ff=2048, n_layers=6)  # the paper's
 OURS, PACKED = "encoder.py", "packed.py"
 FAST, SLOW = "nn.TransformerEncoder, fast", "nn.TransformerEncoder, slow"
+NESTED = f"{FAST}, nested"
 HAND, BERT = "written by hand", "BertEncoder"
 
 
@@ -40,7 +41,9 @@ def build(device, dropout=0.0):
     torch.manual_seed(0)
     sizes = BASE.d_model, BASE.n_heads, BASE.d_ff, dropout
     layer = nn.TransformerEncoderLayer(*sizes, batch_first=True)
-    torchs = nn.TransformerEncoder(layer, BASE.n_layers)
+    torchs = nn.TransformerEncoder(layer, BASE.n_layers, enable_nested_tensor=False)
+    nested = nn.TransformerEncoder(layer, BASE.n_layers)
+    nested.layers = torchs.layers
     ours = nn.ModuleList(EncoderLayer.from_torch(layer) for layer in torchs.layers)
     hand = nn.ModuleList(HandLayer(*sizes) for _ in ours)
     hand.load_state_dict(ours.state_dict())
@@ -48,6 +51,7 @@ def build(device, dropout=0.0):
         OURS: Rival(ours, partial(call_ours, ours)),
         PACKED: Rival(ours, partial(run_layers, ours)),
         FAST: Rival(torchs, partial(call_torch, torchs, True)),
+        NESTED: Rival(nested, partial(call_torch, nested, True)),
         SLOW: Rival(torchs, partial(call_torch, torchs, False)),
         HAND: Rival(hand, partial(call_hand, hand)),
     }
@@ -72,9 +76,17 @@ def call_hand(layers, x, mask):
 
 
 def call_torch(module, fast, x, mask):
-    """With its fused path for inference, torch's default, or without it."""
+    """With the fused path that torch takes in inference, or without it.
+
+    On that path torch also drops padding, as a nested tensor, unless it is told not to,
+    a norm comes first, or padding stands elsewhere than at the end.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(fast)
-    return module(x, src_key_padding_mask=mask)
+    try:
+        return module(x, src_key_padding_mask=mask)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 class HandNorm(nn.Module):
