@@ -13,11 +13,7 @@ from encoder import TransformerEncoder
 from measure import interleave, quotient
 from rivals import BASE, BERT, FAST, HAND, NESTED, OURS, PACKED, SLOW, build
 from torch.testing import assert_close
-
-try:
-    from tracer import trace
-except ImportError:
-    trace = None
+from tracer import trace
 
 GEMM, UNTRACED = "GEMM peak", "the untraced call"
 FUSED = f"{SLOW}, fused AdamW"
@@ -138,8 +134,6 @@ def traced(device, seconds, batch, tokens):
 
 def missing(case, device):
     """Say what this machine lacks for a case, or nothing."""
-    if "traced" in case.name and trace is None:
-        return "there is no code/tracer.py yet"
     if "bf16" in case.name and device == "cpu" and not fast_bf16():
         return "this CPU has no bf16 instructions"
 
