@@ -271,5 +271,5 @@ function meanList(scene, head) {
   const lost = total(means.filter((_, k) => scene.isPadding(k)));
   const name = (k) => tokenText(scene.keys()[k]);
   const figures = `share that goes to padding ${scene.show(lost)}`;
-  return ["looked at most, on average", entries(scene, means, name), figures];
+  return ["most looked at", entries(scene, means, name), figures];
 }
