@@ -158,7 +158,7 @@ DEFAULTS = {
     },
     "mlm": {
         **dict(d_model=128, n_heads=4, d_ff=256, n_layers=1, norm_first=True),
-        **dict(steps=2000, batch_size=32, learning_rate=6e-3, dropout=0.1),
+        **dict(steps=2500, batch_size=32, learning_rate=6e-3, dropout=0.0),
     },
 }
 
