@@ -330,7 +330,12 @@ function render({ model, el }) {
   box.append(
     bar.node,
     told.node,
-    h("div", { class: "eta-scroll" }, h("table", {}, columns, body))
+    // A box that scrolls must be reachable without a mouse.
+    h(
+      "div",
+      { class: "eta-scroll", tabindex: "0", role: "group", "aria-label": "steps" },
+      h("table", {}, columns, body)
+    )
   );
   const resize = () => [bar, ...parts].forEach((part) => part.draw(size));
   const move = () => [told.draw(), step(model.get("step"))];
