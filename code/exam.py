@@ -241,6 +241,8 @@ def padding_of_ids(ids, pad_ids) -> Tensor | None:
         if (ids == pad).any():
             return ids == pad
     last = ids[:, -1]
+    if len(ids.unique()) < 4:
+        return None
     for pad in last.unique().tolist():
         padded = (ids == pad).flip(1).cumprod(1).flip(1).bool()
         inside = ((ids == pad) & ~padded).any()
@@ -304,7 +306,7 @@ class Exam:
         self.modules = [] if self.root is None else list(held(self.root))
         self.tensors = list({id(t): t for t in tensors_in((args, kwargs))}.values())
         self.findings, self.skipped, self.checked = [], [], []
-        self.forwards, self.warned, self.known = 0, [], {}
+        self.forwards, self.warned, self.printed, self.known = 0, [], "", {}
         self.modes = [(m, m.training) for _, m in self.modules]
 
     def has(self, *kinds, severity="fault") -> bool:
@@ -363,13 +365,14 @@ class Exam:
     @contextlib.contextmanager
     def quiet(self):
         with (
-            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()) as said,
             contextlib.redirect_stderr(io.StringIO()),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always")
             yield
         self.warned += [str(w.message) for w in caught]
+        self.printed = self.printed or said.getvalue()
 
     def observe(self, swap=None, **how) -> Flow:
         return self.run(swap, how=observe, whole=True, **how)
@@ -471,6 +474,10 @@ class Exam:
             where.to(seq.tensor.device), self.other_content(seed), seq.tensor
         )
         return {seq.tensor: new}
+
+    def is_change(self, swap) -> bool:
+        """Say whether a variant differs: two ids are sometimes all there is."""
+        return any(not torch.equal(old, new) for old, new in swap.items())
 
 
 def replaced(value, memo):

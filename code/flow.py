@@ -29,12 +29,12 @@ POINTWISE |= set("tanh clamp nan_to_num tril triu alpha_dropout sum".split()) - 
 REARRANGES = MOVES | RESHAPES
 PASSES = POINTWISE | REARRANGES | PARTS
 PRODUCTS = set("matmul rmatmul bmm mm einsum baddbmm".split())
-SOFTMAXES = {"softmax"}
+SOFTMAXES = {"softmax", "log_softmax"}
 SDPA = "scaled_dot_product_attention"
 LIMIT = 2**26  # numbers kept; what a larger call computes is not copied
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Step:
     """One operation with its live tensors, and copies of what it returned."""
 
@@ -59,7 +59,7 @@ class Step:
         return self.kwargs.get(name, default)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Flow:
     """All steps of one call, and what the call returned or raised."""
 
@@ -229,7 +229,7 @@ def einsum_letters(equation, tensors):
 # --- attentions ----------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Attention:
     """One softmax whose weights were multiplied with values.
 

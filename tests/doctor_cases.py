@@ -563,14 +563,15 @@ def root_of_zero_in_backward():
     class Wrong(nn.Module):
         def __init__(self):
             super().__init__()
-            self.emb, self.layer = nn.Embedding(23, D, padding_idx=0), Layer()
+            self.inp, self.layer = nn.Linear(4, D, bias=False), Layer()
 
-        def forward(self, ids):
-            x = self.emb(ids)
+        def forward(self, x, pad):
+            x = self.inp(x)
             x = x / (x.pow(2).sum(-1, keepdim=True).sqrt() + 1e-6)
-            return self.layer(x, ids == 0)
+            return self.layer(x, pad)
 
-    return Wrong(), (words(),), {}
+    x = tokens(B, T, 4).masked_fill(PADDING[..., None], 0.0)
+    return Wrong(), (x, PADDING), {}
 
 
 @broken("nan / precision")
@@ -1030,7 +1031,8 @@ def zeros_of_the_fast_path_enter_the_maximum():
         def __init__(self):
             super().__init__()
             self.emb = nn.Embedding(23, D)
-            self.encoder = nn.TransformerEncoder(torch_layer(), 2)
+            layer = nn.TransformerEncoderLayer(D, 4, 44, 0.0, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2)
 
         def forward(self, ids):
             x = self.encoder(self.emb(ids), src_key_padding_mask=ids == 0)

@@ -1,0 +1,244 @@
+"""How padding and order are seen: by each attention, by the output; for the probes."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+from exam import PEN, differ
+from flow import SDPA, Attention
+from torch import Tensor, nn
+
+MASKED = {"masked_fill", "where", "setitem"}
+
+
+# --- what attention does with padding ------------------------------------------------
+
+
+@dataclass
+class View:
+    """How one attention treats padding: shares of the weight of real queries."""
+
+    attention: Attention
+    on_pads: float
+    hidden: int  # how many weights between real queries and real keys are 0
+    queries_hidden: bool
+
+
+def view_of_padding(exam, attention) -> View | None:
+    """Measure how much real queries look at padding; None where axes are unclear."""
+    weights, pads = by_sample(exam, attention), keys_of(exam, attention)
+    if weights is None or pads is None:
+        return None
+    real = ~pads[:, None, :, None] if weights.shape[-2] == pads.shape[1] else None
+    if real is None:
+        real = torch.ones_like(weights[..., :1], dtype=torch.bool)
+    on_pads = (weights * pads[:, None, None, :]).sum(-1, keepdim=True)
+    usable = real.expand_as(on_pads) & (weights.sum(-1, keepdim=True) > 0)
+    usable &= (pads.any(1) & ~pads.all(1))[:, None, None, None]
+    if not usable.any():
+        return None
+    rows = (real & ~pads[:, None, None, :]).expand_as(weights)
+    hidden = int((weights[rows] < 1e-12).sum())
+    return View(attention, on_pads[usable].mean().item(), hidden, flat(weights, pads))
+
+
+def flat(weights, pads) -> bool:
+    """Say whether padded queries, and only they, have no choice among keys."""
+    if weights.shape[-2] != pads.shape[1]:
+        return False
+    spread = weights.float().nan_to_num(0).std(-1) < 1e-6
+    rows = pads[:, None, :].expand_as(spread)
+    return bool(spread[rows].all()) and not bool(spread[~rows].any())
+
+
+def by_sample(exam, attention) -> Tensor | None:
+    """Return the weights that met the values as (B, H, Tq, Tk), or None."""
+    used, n = attention.used.float(), exam.sequence.n_samples
+    if used.dim() == 2:
+        return used[None, None] if n == 1 else None
+    if used.dim() == 3:
+        return used.unflatten(0, (n, -1)) if len(used) % n == 0 else None
+    if used.dim() != 4:
+        return None
+    return (
+        used if len(used) == n else used.transpose(0, 1) if used.shape[1] == n else None
+    )
+
+
+def keys_of(exam, attention) -> Tensor | None:
+    """Return padding (B, Tk); keys that stand in front, like CLS, are no padding."""
+    pads, n_keys = exam.pads, attention.used.shape[-1]
+    front = n_keys - pads.shape[1]
+    if front < 0:
+        return None
+    return nn.functional.pad(pads, (front, 0), value=False)
+
+
+# --- how it is masked ----------------------------------------------------------------
+
+
+def float_mask(attention) -> bool:
+    """Say whether a mask of zeros and ones was added to the scores."""
+    if attention.step.op == SDPA:
+        mask = attention.step.given(3, "attn_mask")
+        added = [mask] if mask is not None and mask.is_floating_point() else []
+    else:
+        adds = [s for s in attention.path[:-1] if s.op == "add"]
+        added = [t for s in adds for t in s.inputs if not t.is_floating_point() or s]
+    for tensor in added:
+        values = (
+            set(tensor.detach().float().unique().tolist()) if tensor.numel() else {}
+        )
+        if values and values <= {0.0, 1.0} and 1.0 in values:
+            return True
+    return False
+
+
+def weights_after(attention) -> bool:
+    """Say whether weights were set to 0 between the softmax and the values."""
+    if attention.used is attention.weights:
+        return False
+    return bool(((attention.used == 0) & (attention.weights > 0)).any())
+
+
+def weak_fill(attention) -> float | None:
+    """Return the number that hides too little, if scores are filled with one."""
+    for step in attention.path[:-1]:
+        value = step.given(2, "value")
+        if step.op == "masked_fill" and isinstance(value, Tensor):
+            value = value.item()
+        if step.op == "masked_fill" and value is not None and value > PEN * 100:
+            return float(value)
+    return None
+
+
+def compares_ids(exam) -> bool:
+    """Say whether the call makes a mask: compares something with a number."""
+    return any(s.op in ("eq", "ne", "gt") for s in exam.flow.steps)
+
+
+# --- what the output does with padding -----------------------------------------------
+
+
+def change_of_padding(exam):
+    """Return (how far real outputs move, whether they are pooled) under other padding."""
+    variants = [swap for swap in padding_variants(exam) if swap]
+    plain = exam.run()  # by the same path as the variants, fast where torch's is
+    for swap in variants:
+        out = exam.run(swap)
+        if not out or not plain or out[0].shape != plain[0].shape:
+            continue
+        far = apart_where_real(exam, plain[:1], out[:1])
+        pooled = tokens_axis(exam, exam.output) is None
+        if far:
+            return far, pooled
+    return (0.0, False) if variants else None
+
+
+def padding_variants(exam):
+    """Yield swaps that change what padding holds, or how much of it there is."""
+    seq, pads = exam.sequence, exam.pads
+    x = seq.tensor
+    if not seq.is_ids:
+        where = pads.T if seq.batch == 1 else pads
+        if seq.token == 2:
+            where = pads[:, None, :].expand_as(x)
+        else:
+            where = where[..., None].expand_as(x)
+        noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(5)).to(x)
+        yield {x: torch.where(where, 3 * noise, x)}
+        return
+    real = [i for i in x.unique().tolist() if i not in exam.pad_ids]
+    if exam.masks and real:
+        other = torch.where(pads, torch.full_like(x, real[0]), x)
+        yield {x: other}
+    elif not exam.masks:  # the module makes its own mask: give it more padding
+        pad = int(x[pads][0])
+        left = bool(pads[:, 0].any()) and not bool(pads[:, -1].any())
+        yield {x: nn.functional.pad(x, (3, 0) if left else (0, 3), value=pad)}
+
+
+def tokens_axis(exam, out) -> int | None:
+    """Return the axis of an output that has one entry a token, None if it is pooled."""
+    seq = exam.sequence
+    for axis in (seq.token, 1, 0, 2):
+        if axis < out.dim() and out.shape[axis] == seq.n_tokens and axis != seq.batch:
+            if out.dim() > 2 or (out.dim() == 2 and seq.batch is None):
+                return axis
+    return None
+
+
+def apart_where_real(exam, left, right) -> float:
+    """Return how far outputs lie apart at real tokens, 0 if only by rounding."""
+    far = 0.0
+    for one, two in zip(left, right):
+        if one.shape != two.shape:
+            return math.inf
+        moved = differ(one, two)
+        axis = tokens_axis(exam, one) if exam.sequence else None
+        if axis is not None and exam.pads is not None and moved.any():
+            keep = (~exam.pads).to(moved.device)
+            shape = [1] * one.dim()
+            shape[exam.sequence.batch], shape[axis] = exam.pads.shape
+            keep = (keep.T if exam.sequence.batch > axis else keep).reshape(shape)
+            moved = moved & keep
+        if moved.any():
+            far = max(far, (one - two).abs()[moved].max().item())
+    return far
+
+
+def real_queries(exam, dead) -> bool:
+    """Say whether queries without a key are more than those of padding."""
+    if exam.sequence is None or exam.pads is None:
+        return True
+    if dead.shape[-1] != exam.pads.shape[1] or len(dead) % len(exam.pads):
+        return True
+    rows = dead.reshape(len(exam.pads), -1, dead.shape[-1]).any(1)
+    return bool((rows & ~exam.pads).any())
+
+
+def rows_are_dead(attention, wrong) -> bool:
+    """Say whether the rows that do not sum to 1 are those of queries without keys."""
+    return bool((attention.used[wrong] == 0).all())
+
+
+# --- causality -----------------------------------------------------------------------
+
+
+def triangle(attention) -> str:
+    """Return "causal", "reversed" or "peeks" where weights have that shape, else ""."""
+    weights = attention.used.float().nan_to_num(0)
+    n = weights.shape[-1]
+    if weights.shape[-2] != n or n < 4:
+        return ""
+    seen = (
+        (weights.abs().flatten(0, -3) > 0).any(0) if weights.dim() > 2 else weights > 0
+    )
+    above, below = seen.triu(1).any(), seen.tril(-1).any()
+    if below and not above:
+        return "causal"
+    if above and not below:
+        return "reversed"
+    far = seen.triu(2).any()
+    low = seen.tril(1).sum() > 0.8 * torch.ones(n, n).tril(1).sum()
+    return "peeks" if above and below and not far and bool(low) else ""
+
+
+def deaf_output(exam) -> str:
+    """Say which tokens a pooled output cannot hear; "" if it hears all."""
+    if exam.output is None or tokens_axis(exam, exam.output) is not None:
+        return ""
+    n = exam.sequence.n_tokens
+    heard = 0
+    for token in (1, n // 2, n - 1):
+        out = exam.run(exam.changed_at(token=token))
+        heard += bool(out) and bool(differ(out[0], exam.output).any())
+    return "" if heard else "the output does not depend on any token but the first"
+
+
+def means_to_be_causal(exam) -> bool:
+    """Say whether the module's own words promise causality."""
+    words = [type(m).__name__ for _, m in exam.modules] + list(exam.kwargs)
+    words += [name for _, m in exam.modules for name in vars(m)]
+    return any(re.search(r"causal|decoder|gpt|autoregress", w, re.I) for w in words)

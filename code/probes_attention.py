@@ -1,0 +1,453 @@
+"""Probes of attention: who meets whom, heads, projections, softmax, weights."""
+
+import itertools
+import math
+
+from exam import differ
+from flow import PASSES, REARRANGES
+from influence import (
+    ACTIVATIONS,
+    batch_first_for_sure,
+    heads,
+    inner_width,
+    leak_between_samples,
+    meeting,
+    merged,
+    model_width,
+    normalised,
+    other_samples,
+    scores,
+)
+from probing import apart, equal, found, probe, size
+from stream import (
+    filled_attributes,
+    gradients,
+)
+from torch import Tensor, nn
+
+# --- who meets whom ------------------------------------------------------------------
+
+
+@probe("run", "numbers", "sequence", "attentions")
+def channels_as_tokens(exam):
+    """After a convolution, is attention over time and not over channels?"""
+    passes = PASSES | {"linear", "layer_norm"} | ACTIVATIONS
+    for attention in exam.attentions[:1]:
+        name = "key" if "key" in attention.sources else "query"
+        line = attention.sources.get(name, [])
+        start = line[-1] if line else attention.step
+        tensor = start.inputs[0] if start.inputs else None
+        path = tensor is not None and exam.flow.back(
+            tensor, start.index, lambda s: s.op == "conv1d", passes
+        )
+        if not path:
+            continue
+        axis = 1
+        for step in path[-2::-1]:
+            axis = moved_axis(step, axis)
+        if axis is not None and axis != path[0].outputs[0].dim() - 1:
+            conv = path[-1]
+            title = "Channels of the convolution are taken for tokens"
+            evidence = (
+                f"it returns {size(conv.outputs[0])} = (B, channels, T), and the "
+            )
+            evidence += "layer after it reads the last axis as features"
+            fix = "transpose(1, 2) between the convolution and the encoder"
+            kind = "batch/sequence layout"
+            yield found(kind, "fault", title, evidence, fix, conv.row)
+
+
+def moved_axis(step, axis):
+    if axis is not None and step.row.detail and step.op in REARRANGES:
+        return step.row.detail.index(axis)
+    return axis
+
+
+@probe("run", "numbers", "sequence", "attentions", "batch")
+def attended_axis(exam):
+    """Does attention run over the tokens of a sample, not over samples or heads?"""
+    first = meeting(exam)
+    if first is None or first.axis == "tokens":
+        return
+    row, seq = first.attention.row, exam.sequence
+    n, t = seq.n_samples, seq.n_tokens
+    if first.axis == "samples":
+        shape = size(exam.output) if exam.output is not None else "nothing"
+        title = "Attention runs over the batch: samples see each other"
+        evidence = f"the weights are {size(first.attention.weights)}: with inputs "
+        evidence += f"{size(seq.tensor)} they pair the axis of size {n}; tokens of one "
+        evidence += f"sample never meet; the output is {shape}"
+        fix = "batch_first=True, or transpose(0, 1) before and after"
+        severity = "fault" if batch_first_for_sure(exam) else "warning"
+        yield found("batch/sequence layout", severity, title, evidence, fix, row)
+    elif first.axis == "features":
+        title = "Attention runs over heads or features: tokens never meet"
+        evidence = f"the weights are {size(first.attention.weights)} for {t} tokens"
+        fix = "transpose(1, 2) after the split into heads: (B, H, T, K)"
+        yield found("head split/merge", "fault", title, evidence, fix, row)
+
+
+@probe("run", "numbers", "sequence", "attentions", "batch")
+def scrambled_split(exam):
+    """Does each head hold whole tokens after the split?"""
+    first = meeting(exam)
+    if first is None or first.axis != "scrambled" or first.guilty is None:
+        return
+    step = first.guilty
+    heads = step.op in REARRANGES and first.projected
+    if step.op in STATISTICS:
+        kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
+        fix = "take mean and variance over the last axis only"
+    elif step.op not in REARRANGES:
+        return
+    elif heads:
+        kind = "head split/merge"
+        title = "The split into heads mixes tokens"
+        fix = "view(B, T, H, K).transpose(1, 2): split the last axis, then move it"
+    else:
+        kind, title = "batch/sequence layout", "A reshape mixes samples and tokens"
+        fix = "move axes with transpose or permute, not with view or reshape"
+    shapes = f"{size(step.inputs[0])} -> {size(step.outputs[0])}"
+    evidence = f"one changed token was one row before {step.op} {shapes}, and is "
+    evidence += "spread over several rows after it"
+    yield found(kind, "fault", title, evidence, fix, step.row)
+
+
+STATISTICS = set("mean var std var_mean std_mean layer_norm instance_norm".split())
+STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
+
+
+@probe("run", "numbers", "sequence", "output", "batch")
+def samples_heard(exam):
+    """Does the output have an entry for each sample, made from that sample?"""
+    kind, seq, shape = "batch/sequence layout", exam.sequence, exam.output.shape
+    if exam.has(kind) or exam.has(kind, severity="warning") or not exam.attentions:
+        return
+    if seq.n_samples not in shape and seq.n_tokens in shape[:1]:
+        title = "The output has an entry for each token and none for each sample"
+        evidence = f"{size(seq.tensor)} goes in, {size(exam.output)} comes out"
+        fix = "pool over the axis of tokens, not over the batch"
+        yield found(kind, "fault", title, evidence, fix)
+        return
+    swap = exam.changed_at(seq.n_samples - 1)
+    after = exam.run(swap) if exam.is_change(swap) else None
+    if after is not None and not apart(exam.run() or [], after):
+        title = "The last sample has no part in any output"
+        evidence = "other content of it changes nothing"
+        fix = "read along the axis of tokens: x[:, 0], not x[0]"
+        yield found(kind, "fault", title, evidence, fix)
+
+
+@probe("run", "numbers", "sequence", "output", "batch")
+def samples_apart(exam):
+    """Is each sample's output independent of the other samples?"""
+    if exam.has("batch/sequence layout", "head split/merge", "nan / precision"):
+        return
+    if exam.has("batch/sequence layout", severity="warning"):
+        return
+    for what, swap in other_samples(exam):
+        leak = leak_between_samples(exam, swap)
+        if not leak:
+            continue
+        step, far = leak
+        if what == "mask":
+            kind, title = "mask axis/shape", "A sample's mask acts on other samples"
+            fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
+        elif step is not None and step.op in ("batch_norm", "instance_norm"):
+            kind, title = "norm / residual / FFN", "A norm mixes samples"
+            fix = "use nn.LayerNorm"
+        else:
+            kind, title = "batch/sequence layout", "Samples of a batch see each other"
+            fix = "keep the batch axis apart: no reshape or mean across it"
+        evidence = f"a change of sample 0 moves other samples' outputs by {far:.3g}"
+        row = step.row if step is not None else None
+        yield found(kind, "fault", title, evidence, fix, row)
+        return
+
+
+# --- heads and projections -----------------------------------------------------------
+
+
+@probe("run", "numbers", "attentions", "sequence")
+def scrambled_merge(exam):
+    """Does each token get its own heads back at the merge?"""
+    for attention in exam.attentions:
+        if attention.opened:
+            continue
+        labels, steps, end = merged(exam, attention)
+        if not steps or end is None or labels.dim() < 2:
+            continue
+        mixed = (labels != labels[..., :1]).any(-1)
+        if mixed.any():
+            step = steps[-1]
+            title = "The merge of the heads mixes tokens"
+            evidence = f"{size(step.inputs[0])} -> {size(step.outputs[0])}: "
+            evidence += (
+                f"{int(mixed.sum())} of {mixed.numel()} rows hold several tokens"
+            )
+            fix = "transpose(1, 2) before the reshape: (B, T, H, K) -> (B, T, D)"
+            yield found("head split/merge", "fault", title, evidence, fix, step.row)
+            return
+
+
+@probe("run", "attentions", "sequence")
+def narrow_heads(exam):
+    """Do the heads together have the width of the model?"""
+    for attention in exam.attentions[:1]:
+        line = attention.sources.get("query") or []
+        if attention.opened or not line or line[-1].op != "linear":
+            continue
+        weight = line[-1].inputs[1]
+        inner, width = inner_width(attention), weight.shape[1]
+        heads = inner // attention.width if inner else 0
+        if heads > 1 and inner < width < inner + heads and width % heads:
+            title = f"d_model = {width} is not divisible by {heads} heads"
+            evidence = f"floor division leaves {heads} heads of {attention.width}: "
+            evidence += f"attention is {inner} wide in a model that is {width} wide"
+            fix = "choose a number of heads that divides d_model, and check it"
+            kind = "head split/merge"
+            yield found(kind, "fault", title, evidence, fix, line[-1].row)
+
+
+@probe("run", "attentions", "sequence")
+def heads_cut_first(exam):
+    """Does each head read all features of a token?"""
+    for attention in exam.attentions[:1]:
+        for name in ("query", "key", "value") if attention.query is not None else ():
+            line = attention.sources.get(name) or []
+            step = line[-1] if line else None
+            if attention.opened or step is None or step.op != "linear":
+                continue
+            given, weight = step.inputs[:2]
+            cut = exam.flow.producer(given, step.index)
+            small = weight.shape[1] == attention.width == weight.shape[0]
+            if given.dim() >= 4 and small and cut is not None and cut.op in REARRANGES:
+                title = "Tokens are cut into heads before they are projected"
+                evidence = (
+                    f"one {size(weight)} matrix serves all heads of {size(given)}: "
+                )
+                evidence += "each head reads its own slice of the features only"
+                fix = "project d_model to d_model first, then split into heads"
+                yield found("projections", "fault", title, evidence, fix, step.row)
+                return
+
+
+@probe("run", "numbers", "attentions")
+def same_projection(exam):
+    """Are query, key and value three different projections?"""
+    for attention in exam.attentions[:1]:
+        sides = [s for s in ("query", "key", "value") if attention.sources.get(s)]
+        for i, left in enumerate(sides):
+            for right in sides[i + 1 :]:
+                yield from compared(exam, attention, left, right)
+
+
+def compared(exam, attention, left, right):
+    """Compare two of query, key and value where both are learnt projections."""
+    ends = [attention.sources[side][-1] for side in (left, right)]
+    if any(end.op not in LEARNT for end in ends) or attention.opened:
+        return
+    one, two = getattr(attention, left), getattr(attention, right)
+    if one is None or two is None or one.shape != two.shape:
+        return
+    weights = [{id(t) for t in end.inputs[1:] if t.dim() > 1} for end in ends]
+    equal = not differ(one / one.std(), two / two.std(), 1e-5).any()
+    if equal or (weights[0] == weights[1] and ends[0] is not ends[1]):
+        title = f"{left.capitalize()} and {right} come from the same projection"
+        evidence = "their numbers are equal" if equal else "one weight made both"
+        fix = f"give {right} its own projection"
+        yield found("projections", "warning", title, evidence, fix, ends[1].row)
+
+
+LEARNT = {"linear", "einsum", "matmul", "addmm", "conv1d"}
+
+
+@probe("run", "root", "numbers", "output")
+def unused_third(exam):
+    """Is every part of a fused projection used?"""
+    for name, gradient in gradients(exam).by_name.items():
+        if gradient is None or name not in fused_weights(exam):
+            continue
+        dead = [not bool(part.any()) for part in gradient.chunk(3)]
+        if 0 < sum(dead) < 3 and gradient.shape[0] >= 6:
+            title = f"A third of {name} has no part in the output"
+            evidence = f"rows of part {dead.index(True)} get no gradient"
+            fix = "use query, key and value, one third each"
+            yield found("projections", "fault", title, evidence, fix)
+
+
+def fused_weights(exam) -> set[str]:
+    """Return the names of matrices that make query, key and value in one product."""
+    wide = {id(s.inputs[1]) for s in exam.flow.steps if s.op == "linear"}
+    named = exam.root.named_parameters()
+    return {n for n, p in named if id(p) in wide and p.shape[0] == 3 * p.shape[1]}
+
+
+# --- softmax and scale ---------------------------------------------------------------
+
+
+@probe("run", "attentions")
+def softmax_axis(exam):
+    """Does each softmax run over the keys?"""
+    for attention in exam.attentions:
+        if not attention.right_axis:
+            axis = attention.step.row.detail
+            title = "Softmax does not run over the keys"
+            evidence = (
+                f"it normalises axis {axis} of {size(attention.step.outputs[0])}, "
+            )
+            evidence += "the product with the values sums over another"
+            fix = "softmax(dim=-1) on scores whose last axis are the keys"
+            kind = "softmax / scale"
+            yield found(kind, "fault", title, evidence, fix, attention.row)
+            return
+
+
+@probe("run")
+def double_softmax(exam):
+    """Is softmax applied once?"""
+    for step in exam.flow.steps:
+        line = (
+            exam.flow.line(step.inputs[0], step.index) if step.op == "softmax" else []
+        )
+        if line and line[-1].op in ("softmax", "sigmoid", "log_softmax"):
+            title = f"Softmax is applied to the result of {line[-1].op}"
+            spread = step.value.amax(-1).mean().item()
+            evidence = f"its largest weight is {spread:.2f} on average: nearly uniform"
+            fix = "drop one of the two"
+            yield found("softmax / scale", "fault", title, evidence, fix, step.row)
+            return
+
+
+@probe("run", "attentions")
+def dropout_on_scores(exam):
+    """Is dropout on weights, not on scores?"""
+    for attention in exam.attentions:
+        for step in attention.path[:-1]:
+            if step.op == "dropout" and step.given(1, "p", 0.5) > 0:
+                title = "Dropout is applied to the scores, before the softmax"
+                evidence = "a dropped score is 0, which is no weight of 0"
+                fix = "softmax first, then dropout"
+                kind = "softmax / scale"
+                yield found(kind, "warning", title, evidence, fix, step.row)
+                return
+
+
+@probe("run", "numbers", "attentions")
+def score_scale(exam):
+    """Are scores divided by the square root of the head's width?"""
+    for attention in exam.attentions:
+        factor = attention.factor
+        if attention.opened or factor is None or attention.width < 2:
+            continue
+        if normalised(attention) or attention.query is None:
+            continue
+        width, ratio = attention.width, abs(factor) * math.sqrt(attention.width)
+        if abs(ratio - 1) < 0.03:
+            continue
+        name, severity = explain_scale(exam, attention, factor)
+        values = scores(exam, attention)
+        spread = attention.weights.amax(-1).mean().item()
+        title = f"Scores are {name}"
+        evidence = f"the factor is {factor:.4g}, 1 / sqrt(K) = {width**-0.5:.4g} with "
+        evidence += (
+            f"K = {width}; the largest weight of a row is {spread:.2f} on average"
+        )
+        if values is not None:
+            evidence += f", scores vary by {values[values > -1e4].std():.3g}"
+        fix = f"divide by sqrt({width}), once"
+        row = (attention.product or attention.step).row
+        yield found("softmax / scale", severity, title, evidence, fix, row)
+        return
+
+
+def explain_scale(exam, attention, factor) -> tuple[str, str]:
+    """Name a wrong factor: (what was done, severity)."""
+    width, model = attention.width, model_width(attention)
+    n_heads = heads(attention)
+    known = [
+        (1.0, "not scaled at all", "warning"),
+        (width**0.5, "multiplied by sqrt(K), not divided", "fault"),
+        (model**-0.5, "divided by sqrt(d_model), not sqrt(K)", "warning"),
+        (1 / width, "divided by K: scaled twice", "warning"),
+        (float(width), "multiplied by K", "fault"),
+        (n_heads**-0.5, "divided by sqrt(H), not sqrt(K)", "warning"),
+        (model**0.5, "multiplied by sqrt(d_model), not divided", "fault"),
+    ]
+    for value, name, severity in known:
+        if abs(factor / value - 1) < 0.03:
+            return name, severity
+    return "scaled by an unusual number", "warning" if factor > 0 else "fault"
+
+
+# --- weights that are given out ------------------------------------------------------
+
+
+@probe("run", "numbers", "attentions", "output")
+def returned_weights(exam):
+    """Are returned attention weights those of each head?"""
+    for out in exam.outputs:
+        for attention in exam.attentions:
+            said = misread_weights(exam, attention, out)
+            if said:
+                title, evidence, fix = said
+                own = isinstance(exam.root, nn.MultiheadAttention)  # as documented
+                kind, severity = "attention weights", "note" if own else "warning"
+                yield found(kind, severity, title, evidence, fix, attention.row)
+                return
+
+
+def misread_weights(exam, attention, out):
+    """Say what an output is that looks like weights and is not: (title, ..)."""
+    weights, entered = attention.weights, scores(exam, attention)
+    if weights.dim() == 4 and weights.shape[1] > 1 and equal(out, weights.mean(1)):
+        title = f"The returned weights are means over {weights.shape[1]} heads"
+        evidence = f"{size(out)} equals the mean of {size(weights)} over its heads"
+        return title, evidence, "average_attn_weights=False gives one map a head"
+    if entered is not None and equal(out, entered) and not equal(out, weights):
+        title = "Scores are returned as if they were weights"
+        sums = out.float().sum(-1)
+        evidence = f"rows of {size(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
+        return title, evidence, "return what leaves the softmax"
+    if equal(out, weights.transpose(-1, -2)) and not equal(out, weights):
+        evidence = "columns sum to 1, not rows"
+        return "The returned weights are transposed", evidence, "queries in axis -2"
+    return None
+
+
+@probe("run", "root", "numbers", "attentions")
+def caught_weights(exam):
+    """Do attributes that should hold weights hold those of this call?"""
+    kind = "attention weights"
+    for name, values in filled_attributes(exam):
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        if values and all(value is None for value in values):
+            title = f"{name} is filled with None: no weights were asked for"
+            evidence = f"{len(values)} times None after a call"
+            fix = "need_weights=True (and average_attn_weights=False) in the attention"
+            yield found(kind, "fault", title, evidence, fix)
+            return
+        for tensor, attention in itertools.product(tensors, exam.attentions):
+            said = misread_weights(exam, attention, tensor)
+            if said:
+                title, evidence, fix = said
+                title = f"{name}: {title[0].lower()}{title[1:]}"
+                yield found(kind, "warning", title, evidence, fix, attention.row)
+                return
+            if is_stale(exam, tensor):
+                title = f"{name} holds the weights of an earlier call"
+                evidence = f"{size(tensor)} are weights, but not those of this input"
+                fix = "return the weights instead of keeping them"
+                yield found(kind, "fault", title, evidence, fix)
+                return
+
+
+def is_stale(exam, tensor) -> bool:
+    """Say whether a tensor has the form of weights, and is no attention's of now."""
+    now = [a.weights for a in exam.attentions] + [a.used for a in exam.attentions]
+    now += [w.mean(1) for w in now if w.dim() == 4]
+    same_form = [w for w in now if w.shape == tensor.shape]
+    if not same_form or any(equal(tensor.float(), w.float()) for w in same_form):
+        return False
+    sums = tensor.float().sum(-1)
+    return bool(((sums - 1).abs() < 1e-3).all())

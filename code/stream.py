@@ -1,0 +1,380 @@
+"""The stream of tokens through a module: what joins it, what goes around what."""
+
+from dataclasses import dataclass
+
+import torch
+from axes import tensors_in
+from exam import differ
+from flow import PASSES, PRODUCTS, Step, attentions, memory
+from influence import ACTIVATIONS, ANY, FUSED, alike, changed_flows, once, pins
+from torch import Tensor, nn
+
+# --- what is added that no token changes: positions ----------------------------------
+
+
+@dataclass
+class Table:
+    """Something added to the tokens that does not depend on them."""
+
+    step: Step
+    added: Tensor
+    rows: Tensor | None  # (positions, D), the whole table where it could be found
+    learnt: bool
+    token_axis: int | None  # of the sum
+
+    @property
+    def is_zero(self) -> bool:
+        return not bool(self.added.any())
+
+    def axes_that_vary(self) -> list[int]:
+        """Return the axes of the sum along which what is added has differing rows."""
+        rank = self.step.outputs[0].dim()
+        full = self.added.view([1] * (rank - self.added.dim()) + list(self.added.shape))
+        wide = range(rank - 1)
+        return [a for a in wide if bool(differ(full, full.narrow(a, 0, 1)).any())]
+
+
+@once
+def tables(exam) -> list[Table]:
+    """Find sums of the tokens with something that stays when all tokens change."""
+    other = exam.observe({exam.sequence.tensor: exam.other_content()})
+    if not alike(exam.flow, other):
+        return []
+    scores_of = {id(s) for a in exam.attentions for s in a.path}
+    found = []
+    for step, twin in zip(exam.flow.steps, other.steps):
+        if step.op != "add" or len(step.inputs) != 2 or id(step) in scores_of:
+            continue
+        values = [exam.flow.value(t, step.index) for t in step.inputs]
+        twins = [other.value(t, twin.index) for t in twin.inputs]
+        if any(v.shape != t.shape for v, t in zip(values, twins)):
+            continue
+        moves = [bool(differ(v, t).any()) for v, t in zip(values, twins)]
+        if sorted(moves) != [False, True] or step.value.dim() < 2:
+            continue
+        side = moves.index(False)
+        if not hears_tokens(exam, step.inputs[side], step.index):
+            found += table_of(exam, step, side, values)
+    return found[:4]
+
+
+CUTS = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "arange"}
+
+
+def hears_tokens(exam, tensor, before) -> bool:
+    """Say whether a tensor was computed from the tokens, however little they change."""
+    pairs = zip(exam.flow.given, exam.tensors)
+    tokens = {id(copy) for copy, own in pairs if own is exam.sequence.tensor}
+    seen, todo = set(), [(tensor, before)]
+    while todo:
+        tensor, index = todo.pop()
+        if id(tensor) in tokens:
+            return True
+        step = exam.flow.producer(tensor, index)
+        if step is None or step.index in seen or step.op in CUTS:
+            continue
+        seen.add(step.index)
+        todo += [(t, step.index) for t in step.inputs]
+    return False
+
+
+def table_of(exam, step, side, values) -> list[Table]:
+    added, tensor = values[side], step.inputs[side]
+    wide = added.dim() > 1 and added.shape[-1] == step.value.shape[-1] > 1
+    if not wide or step.value.dim() < 2 or is_score(exam, step):
+        return []
+    stored = stored_table(exam, step, tensor)
+    learnt = stored is not None and stored.requires_grad
+    rows = stored if stored is not None else added
+    rows = rows.detach().squeeze()
+    rows = rows if rows.dim() == 2 else None
+    return [Table(step, added, rows, learnt, token_axis_of(exam, step))]
+
+
+def is_score(exam, step) -> bool:
+    """Say whether a sum is one of scores and a mask: its twin is a product of tokens."""
+    made = [exam.flow.producer(t, step.index) for t in step.inputs]
+    return any(s is not None and s.op in PRODUCTS - {"einsum"} for s in made)
+
+
+def stored_table(exam, step, tensor) -> Tensor | None:
+    """Find the parameter, buffer or attribute that the added rows were read from."""
+    line = exam.flow.line(tensor, step.index)
+    sources = [tensor] + [t for s in line for t in s.inputs]
+    spots = {memory(t) for t in sources}
+    for _, module in exam.modules:
+        for held in tensors_in([v for v in vars(module).values()]):
+            large = held.dim() > 1 and held.is_floating_point()
+            if large and memory(held) in spots and held.shape[-1] == tensor.shape[-1]:
+                return held
+    return None
+
+
+def token_axis_of(exam, step) -> int | None:
+    """Return the axis of tokens in a step's output, by the two changed tokens."""
+    flows = changed_flows(exam) if exam.sequence.n_samples > 1 else None
+    if not flows:
+        return None
+    where = [pins(differ(step.value, f.steps[step.index].value)) for f in flows]
+    both = [a for a in where[0] if where[1].get(a) == where[0][a]]
+    moved = [a for a in where[0] if a in where[1] and where[1][a] != where[0][a]]
+    return both[0] if len(both) == 1 and len(moved) == 1 else None
+
+
+# --- all tokens equal ----------------------------------------------------------------
+
+
+def rotated(exam):
+    """Return queries, keys and values where all tokens are equal; None if unclear."""
+    seq, met = exam.sequence, meeting(exam) if exam.sequence.n_samples > 1 else None
+    if met is None or met.axis != "tokens":
+        return None
+    first = seq.tensor.narrow(seq.token, 0, 1).expand_as(seq.tensor).clone()
+    flow = exam.observe({seq.tensor: first})
+    if not alike(exam.flow, flow) or tables(exam):
+        return None
+    attention = next((a for a in attentions(flow) if a.key is not None), None)
+    if attention is None or attention.key.shape[-2] != seq.n_tokens:
+        return None
+    return attention
+
+
+def rows_differ(tensor) -> bool:
+    return bool(differ(tensor, tensor[..., :1, :]).any())
+
+
+# --- ways around ---------------------------------------------------------------------
+
+
+def branches(exam):
+    """Yield (what, step that ends it, what goes in) for attentions and feed-forwards."""
+    flow = exam.flow
+    for step in fused_or_mixed(exam):
+        stream = stream_into(exam, step)
+        if stream is not None and has_company(exam, step):
+            yield "the attention", step, stream
+    for step in flow.steps:
+        if step.op not in ACTIVATIONS or step.value.dim() < 3:
+            continue
+        up = flow.back(
+            step.inputs[0], step.index, lambda s: s.op == "linear", {"dropout"}
+        )
+        down = flow.ahead(
+            step.outputs[0], step.index, lambda s: s.op == "linear", PASSES
+        )
+        if up and down and down[-1].value.shape == up[-1].inputs[0].shape:
+            later = [a for a in fused_or_mixed(exam) if a.index > step.index]
+            norm = [s for s in flow.steps[step.index :] if s.op == "layer_norm"]
+            if up[-1].value.shape[-1] > down[-1].value.shape[-1] and (later or norm):
+                yield "the feed-forward", down[-1], up[-1].inputs[0]
+
+
+@once
+def fused_or_mixed(exam) -> list[Step]:
+    """Return, for each attention, the step through which all of it goes."""
+    fused = [s for s in exam.flow.steps if s.op in FUSED]
+    return fused + [a.mix for a in exam.attentions if not a.opened]
+
+
+def stream_into(exam, step) -> Tensor | None:
+    if step.op in FUSED:
+        return step.inputs[0]
+    mixed = next((a for a in exam.attentions if a.mix is step), None)
+    line = mixed.sources.get("value") or [] if mixed else []
+    return line[-1].inputs[0] if line and line[-1].op == "linear" else None
+
+
+def has_company(exam, step) -> bool:
+    """Say whether a norm or feed-forward follows: a bare attention has no residual."""
+    later = exam.flow.steps[step.index :]
+    linears = [s for s in later if s.op == "linear" and not s.row.note]
+    norm = any(s.op in ("layer_norm", "rms_norm") for s in later)
+    return norm or (len(linears) > 2 and any(s.op in ACTIVATIONS for s in later))
+
+
+def way_around(exam, blocked, stream) -> bool:
+    """Say whether the result depends on a tensor by a way that avoids one step."""
+    flow = exam.flow
+    source = flow.producer(stream, blocked.index)
+    goal = upstream(flow, stream, blocked.index)
+    seen, todo = set(), [(t, len(flow.steps)) for t in tensors_in(flow.result)]
+    while todo:
+        tensor, index = todo.pop()
+        if id(tensor) in goal or same_memory(tensor, stream):
+            return True
+        step = flow.producer(tensor, index)
+        if step is None or step is blocked or step.index in seen:
+            continue
+        seen.add(step.index)
+        todo += [(t, step.index) for t in step.inputs if t.is_floating_point()]
+    return source is None and not seen
+
+
+def same_memory(left, right) -> bool:
+    return left.numel() == right.numel() and memory(left) == memory(right)
+
+
+def upstream(flow, stream, before) -> set[int]:
+    """Return the tensors of the stream's own size from which it was made, by id."""
+    found, todo = set(), [(stream, before)]
+    while todo:
+        tensor, index = todo.pop()
+        if id(tensor) in found or tensor.numel() != stream.numel():
+            continue
+        found.add(id(tensor))
+        step = flow.producer(tensor, index)
+        todo += [(t, step.index) for t in step.inputs] if step is not None else []
+    return found
+
+
+def depth(exam) -> int:
+    return len(exam.attentions)
+
+
+def after_attention(exam, step) -> bool:
+    """Say whether a step works on what an attention has returned."""
+    ends = fused_or_mixed(exam)
+    found = exam.flow.back(step.inputs[0], step.index, lambda s: s in ends, ANY)
+    return found is not None
+
+
+# --- what nothing uses ---------------------------------------------------------------
+
+
+def unused_steps(exam):
+    """Yield steps of the reader's own lines whose results nothing uses."""
+    reached = exam.flow.reached()
+    stored = {
+        id(t) for _, m in exam.modules for t in tensors_in(list(vars(m).values()))
+    }
+    for step in exam.flow.steps:
+        idle = step.index not in reached and not step.row.note and not step.row.depth
+        if not idle or step.row.op.endswith("_") or not step.value.is_floating_point():
+            continue
+        used = any(exam.flow.users(t, step.index) for t in step.outputs)
+        if not used and not any(id(t) in stored for t in step.outputs):
+            yield step
+
+
+def is_table_sum(exam, step) -> bool:
+    return any(table.step is step for table in tables(exam)) if exam.sequence else False
+
+
+# --- home-made norms -----------------------------------------------------------------
+
+
+def norm_like(exam):
+    """Yield (path, module) of home-made modules that look like a norm of (.., D)."""
+    ops = {}
+    for step in exam.flow.steps:
+        ops.setdefault(step.row.module, set()).add(step.op)
+    for path, module in exam.modules:
+        own = list(module.parameters())
+        of_torch = type(module).__module__.startswith("torch.")
+        flat = own and all(p.dim() == 1 and len(p) == len(own[0]) for p in own)
+        statistics = ops.get(path, set()) & {"mean", "var", "std", "var_mean", "norm"}
+        if flat and not of_torch and not module._modules and statistics:
+            yield path, module
+
+
+# --- gradients, modes, attributes ----------------------------------------------------
+
+
+@dataclass
+class Gradients:
+    """The gradient of a random mix of the outputs, by name of parameter."""
+
+    by_name: dict
+    error: Exception | None = None
+
+    @property
+    def unused(self) -> list[str]:
+        return [name for name, gradient in self.by_name.items() if gradient is None]
+
+
+@once
+def gradients(exam) -> Gradients:
+    """Differentiate once; nothing is written into `.grad`."""
+    named = [(n, p) for n, p in exam.root.named_parameters() if p.requires_grad]
+    answer = Gradients({})
+
+    def differentiate(call, *args, **kwargs):
+        outs = [t for t in tensors_in(call(*args, **kwargs)) if t.requires_grad]
+        total = sum(
+            (t * torch.randn_like(t)).sum() for t in outs if t.is_floating_point()
+        )
+        if not isinstance(total, Tensor):
+            return
+        try:
+            found = torch.autograd.grad(total, [p for _, p in named], allow_unused=True)
+            answer.by_name = dict(zip([n for n, _ in named], found))
+        except Exception as error:
+            answer.error = error
+
+    exam.run(how=differentiate, grad=True, whole=True)
+    return answer
+
+
+def modes_changed(exam) -> list[str]:
+    """Return the paths of modules that a call leaves in another mode."""
+    changed = []
+
+    def look(call, *args, **kwargs):
+        call(*args, **kwargs)
+        changed.extend(p or "the module" for p, m in exam.modules if m.training)
+
+    exam.run(how=look, whole=True)
+    return changed
+
+
+def called_modules(exam) -> set[int]:
+    """Return the ids of the modules that a call calls, on the path that it takes."""
+    called = set()
+
+    def look(call, *args, **kwargs):
+        note = nn.modules.module.register_module_forward_pre_hook(
+            lambda module, given: called.add(id(module))
+        )
+        try:
+            call(*args, **kwargs)
+        finally:
+            note.remove()
+
+    exam.run(how=look, whole=True)
+    return called
+
+
+def filled_attributes(exam) -> list[tuple[str, list]]:
+    """Return (name, items) of what the modules hold in public attributes after a call."""
+    found = []
+
+    def look(call, *args, **kwargs):
+        call(*args, **kwargs)
+        for path, module in exam.modules:
+            for name, value in vars(module).items():
+                if not name.startswith("_"):
+                    found.append((f"{path}.{name}".lstrip("."), items_of(value)))
+
+    exam.run(how=look, whole=True)
+    return [(name, items) for name, items in found if items]
+
+
+def items_of(value) -> list:
+    if isinstance(value, Tensor):
+        return [value.detach().clone()]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def parameters_replaced(exam) -> list[str]:
+    """Return the names of parameters that are other objects after a call."""
+    before, lost = {n: id(p) for n, p in exam.root.named_parameters()}, []
+
+    def look(call, *args, **kwargs):
+        call(*args, **kwargs)
+        after = {n: id(p) for n, p in exam.root.named_parameters()}
+        lost.extend(n for n in after if before.get(n) != after[n])
+
+    exam.run(how=look, whole=True)
+    return lost
