@@ -72,7 +72,7 @@ def judge(exercise: Exercise, yours) -> tuple[bool, str]:
     faults = find_faults(exercise, cases, results)
     if not any(faults):
         return True, f"right. Tried on {listed(cases)}."
-    if mistake := recognise(exercise, cases, results):
+    if mistake := recognise(exercise, cases, results, faults):
         return False, f"not right yet. {mistake}"
     return False, describe(cases, faults)
 
@@ -185,13 +185,32 @@ def kind(value) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def recognise(exercise, cases, results) -> str:
-    """Return the known mistake that gives these results in every case, or ""."""
-    for mistake, mutant in exercise.mutants.items():
-        theirs = (outcome(mutant, args) for args in cases.values())
-        if all(alike(*pair) for pair in zip(results, theirs)):
+def recognise(exercise, cases, results, faults) -> str:
+    """Return the known mistake that gives these results, or ""."""
+    same = {
+        mistake: [
+            alike(result, outcome(mutant, args))
+            for result, args in zip(results, cases.values())
+        ]
+        for mistake, mutant in exercise.mutants.items()
+    }
+    for mistake, agreed in same.items():
+        if all(agreed):
             return mistake
-    return ""
+    return among_others(cases, results, faults, same)
+
+
+def among_others(cases, results, faults, same) -> str:
+    """Return the known mistake in the first wrong result, if it has others beside it.
+
+    A tensor does not agree by chance, as a number or a truth value may.
+    """
+    case, at = next((case, i) for i, case in enumerate(cases) if faults[i])
+    found = [mistake for mistake, agreed in same.items() if agreed[at]]
+    if not found or not isinstance(results[at], Tensor | tuple | list):
+        return ""
+    nearest = max(found, key=lambda mistake: sum(same[mistake]))
+    return f"There is more than one mistake. On {case}: {nearest}"
 
 
 def describe(cases, faults) -> str:

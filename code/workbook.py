@@ -641,7 +641,7 @@ EXERCISES["convert"] = Exercise(
     call="convert(attention_mask)",
     reference=convert,
     cases=lambda: {
-        "sentences of 5, 3 and 2 words": ((~padding(5, 3, 2)).long(),),
+        "sentences of unequal length": ((~padding(5, 3, 2)).long(),),
         "a batch without padding": ((~padding(7, 7)).long(),),
     },
     mutants={
@@ -693,7 +693,7 @@ def pooling_cases():
     hidden = numbers(3, 7, 5)
     return {
         "a batch without padding": (hidden, padding(7, 7, 7)),
-        "sentences of 7, 4 and 1 words": (hidden, padding(7, 4, 1)),
+        "sentences of unequal length": (hidden, padding(7, 4, 1)),
         "padding in front": (hidden, padding(7, 4, 1).flip(1)),
         "entries around -20": (hidden - 20, padding(7, 4, 2)),
         "large numbers in the padded places": (
@@ -898,7 +898,7 @@ def stacks():
         "six copies": [deepcopy(a) for _ in range(6)],
         "three layers that start apart": [a, b, c],
         "a layer that comes back later": [a, b, a],
-        "two layers, one of them twice": [a, b, b],
+        "two layers of which one comes twice": [a, b, b],
         "two layers that hold the same parameters": [a, sharing, c],
         "a single layer": [b],
     }

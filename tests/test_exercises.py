@@ -53,6 +53,21 @@ def test_the_kill_table_leaves_no_mutant_alive():
         assert case in EXERCISES[name].cases()
 
 
+def test_a_known_mistake_is_named_among_others():
+    def twice_wrong(query, key, value, blocked):
+        scores = query @ key.mT / math.sqrt(query.shape[-1])
+        scores = scores.masked_fill(blocked, -60000.0)
+        return scores.softmax(dim=-2) @ value
+
+    text = check("attention", twice_wrong).text
+    assert "more than one mistake. On a plain batch: You normalised over the q" in text
+
+
+def test_a_number_that_may_be_chance_is_not_named():
+    text = check("separate", lambda stack: 2).text
+    assert text.endswith("but on one layer six times, the result is another.")
+
+
 # Everything right
 
 
