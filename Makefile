@@ -17,7 +17,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute bench links clean
+.PHONY: help book html test $(PARTS) test-portable lab execute ledger bench links clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
@@ -56,6 +56,10 @@ lab: $(READY) ## Open JupyterLab on the chapters
 
 execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
 	$(RUN) tests/execute.py $(NOTEBOOKS)
+
+ledger: $(READY) ## Collect the chapters' claims into the ledger page
+	$(RUN) code/ledger.py
+	$(RUN) tests/execute.py chapters/ledger.ipynb
 
 bench: $(READY) ## Measure the encoder against torch's own
 	$(RUN) tests/bench/run.py
