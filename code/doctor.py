@@ -1,23 +1,30 @@
 """`diagnose(module, *inputs)`: behavioural probes that name what is wrong, and where.
 
-The doctor runs the module on variants of the reader's own inputs and watches its
-tensors through the tracer; it knows no names and reads no source. `probes.py` has the
-probes, one small function each, and says how to add one.
+The doctor runs the module on variants of the reader's own inputs, watches its tensors
+through the tracer, and judges by what they do. `probes.py` lists its questions, one
+small function each, and says how to add one.
 
     print(diagnose(encoder, token_ids))
     python code/doctor.py my_model.py:build
 """
 
 import argparse
+import contextlib
+import copy
 import html
 import os
+import re
 import sys
 import textwrap
 import time
+import types
+import warnings
 
 from exam import SEVERITIES, Exam, Finding, left_as_it_was
 from probes import PROBES
-from tracer import built
+from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin as Uninitialized
+from tracer import loaded
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 
@@ -30,12 +37,19 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
 
     `module` is any callable. `quick=True` leaves out the costlier probes. It never
     raises because of the module, and leaves module, inputs and random state as they
-    were. Raises TypeError if `module` cannot be called.
+    were. A function without arguments that returns (module, inputs[, kwargs]) is called
+    first. Raises TypeError if `module` cannot be called.
     """
     if not callable(module):
         raise TypeError(f"diagnose wants a module or function, got {type(module)}")
+    module, inputs, kwargs = unpacked(module, inputs, kwargs)
+    if any(isinstance(p, Uninitialized) for p in parameters_of(module)):
+        module = copy.deepcopy(
+            module
+        )  # a call gives lazy parameters their size for good
     exam = Exam(module, inputs, kwargs, quick)
-    with left_as_it_was(module, inputs, kwargs):
+    with left_as_it_was(module, inputs, kwargs), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         began = time.monotonic()
         for probe in PROBES:
             if time.monotonic() - began > SECONDS:
@@ -44,7 +58,21 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
                 exam.skip(probe.__doc__, "left out by quick=True")
             else:
                 take(exam, probe)
-    return Diagnosis(type(module).__name__, exam)
+    return Diagnosis(getattr(module, "__name__", type(module).__name__), exam)
+
+
+def parameters_of(module) -> list:
+    return list(module.parameters()) if isinstance(module, nn.Module) else []
+
+
+def unpacked(module, inputs, kwargs):
+    """Call a function that builds what is to be examined, if it is one and succeeds."""
+    if isinstance(module, types.FunctionType) and not inputs and not kwargs:
+        with contextlib.suppress(Exception), left_as_it_was():
+            parts = module()
+            if isinstance(parts, tuple) and callable(parts[0]):
+                return parts[0], tuple(parts[1]), dict(*parts[2:])
+    return module, inputs, kwargs
 
 
 def take(exam, probe):
@@ -57,8 +85,6 @@ def take(exam, probe):
         exam.findings += probe(exam) or []
         exam.checked.append(probe.__doc__)
     except Exception as error:
-        if os.environ.get("DOCDEBUG"):
-            raise
         exam.skip(probe.__doc__, f"could not be done: {type(error).__name__}")
 
 
@@ -159,12 +185,13 @@ def main(arguments=None) -> int:
     parser.add_argument("target", help="path/to/file.py:build")
     parser.add_argument("--quick", action="store_true", help="leave out costly probes")
     options = parser.parse_args(arguments)
+    path, name = re.fullmatch(r"(.*?)(?::(\w+))?", options.target).groups("build")
     try:
-        module, inputs, kwargs = built(options.target)
-    except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
-        print(f"doctor: {error}", file=sys.stderr)
+        build = getattr(loaded(path), name)
+    except Exception as error:
+        print(f"doctor: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    found = diagnose(module, *inputs, quick=options.quick, **kwargs)
+    found = diagnose(build, quick=options.quick)
     print(found)
     return 1 if found.faults else 0
 

@@ -44,7 +44,7 @@ def left_as_it_was(*things):
         torch.set_grad_enabled(grad)
 
 
-def remember(value, undo, seen, depth=12):
+def remember(value, undo, seen, depth=200):
     """Note how to undo whatever may happen to a value and to all that it holds."""
     if id(value) in seen or depth == 0:
         return
@@ -354,7 +354,7 @@ class Exam:
             with torch.set_grad_enabled(grad):
                 try:
                     result = how(self.call, *args, **kwargs)
-                except Exception:
+                except (Exception, SystemExit):
                     return None
         return result if whole else floats(result)
 
@@ -383,7 +383,7 @@ class Exam:
 
     @functools.cached_property
     def raised(self) -> bool:
-        return self.flow.error is not None
+        return self.flow is None or self.flow.error is not None
 
     @functools.cached_property
     def attentions(self) -> list:

@@ -121,7 +121,8 @@ STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
 def samples_heard(exam):
     """Does the output have an entry for each sample, made from that sample?"""
     kind, seq, shape = "batch/sequence layout", exam.sequence, exam.output.shape
-    if exam.has(kind) or exam.has(kind, severity="warning") or not exam.attentions:
+    known = exam.has(kind, "nan / precision") or exam.has(kind, severity="warning")
+    if known or not exam.attentions:
         return
     if seq.n_samples not in shape and seq.n_tokens in shape[:1]:
         title = "The output has an entry for each token and none for each sample"
@@ -138,7 +139,7 @@ def samples_heard(exam):
         yield found(kind, "fault", title, evidence, fix)
 
 
-@probe("run", "numbers", "sequence", "output", "batch")
+@probe("run", "numbers", "sequence", "output", "batch", costly=True)
 def samples_apart(exam):
     """Is each sample's output independent of the other samples?"""
     if exam.has("batch/sequence layout", "head split/merge", "nan / precision"):
@@ -235,6 +236,8 @@ def heads_cut_first(exam):
 @probe("run", "numbers", "attentions")
 def same_projection(exam):
     """Are query, key and value three different projections?"""
+    if exam.has("nan / precision"):
+        return
     for attention in exam.attentions[:1]:
         sides = [s for s in ("query", "key", "value") if attention.sources.get(s)]
         for i, left in enumerate(sides):
@@ -265,6 +268,8 @@ LEARNT = {"linear", "einsum", "matmul", "addmm", "conv1d"}
 @probe("run", "root", "numbers", "output")
 def unused_third(exam):
     """Is every part of a fused projection used?"""
+    if exam.has("nan / precision"):
+        return
     for name, gradient in gradients(exam).by_name.items():
         if gradient is None or name not in fused_weights(exam):
             continue

@@ -17,7 +17,10 @@ from torch import Tensor
 @probe()
 def failure(exam):
     """Does the call run at all?"""
-    if exam.raised:
+    if exam.flow is None:
+        title, evidence = "The call ends the program", "it raises SystemExit"
+        yield found("notebook / display", "fault", title, evidence, "raise ValueError")
+    elif exam.raised:
         row, trace = exam.flow.recording.rows[-1], exam.failure
         kind = kind_of_failure(exam, row, str(exam.flow.error))
         title = f"{row.op} raises {type(exam.flow.error).__name__}"
@@ -339,7 +342,7 @@ def drops(step) -> bool:
     return step.op == "scaled_dot_product_attention" and dropout > 0
 
 
-@probe("run", "root", "numbers", "output")
+@probe("run", "root", "numbers", "output", costly=True)
 def train_and_eval(exam):
     """Apart from dropout, do train and eval compute the same?"""
     batch_norm = any(s.op in ("batch_norm", "instance_norm") for s in exam.flow.steps)
@@ -372,7 +375,7 @@ def fast_path(exam):
         yield found("train/eval and fast path", "fault", title, evidence, fix)
 
 
-@probe("run", "root")
+@probe("run", "root", costly=True)
 def modes_left_alone(exam):
     """Does forward leave the training mode alone?"""
     changed = modes_changed(exam)

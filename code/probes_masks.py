@@ -99,7 +99,7 @@ def judge_padding(exam, views, leaky):
     return meaning, "note", title, "hide it: key_padding_mask = ids == pad_id"
 
 
-@probe("run", "numbers", "sequence", "pads", "output")
+@probe("run", "numbers", "sequence", "pads", "output", costly=True)
 def padding_content(exam):
     """Is the output the same whatever the padding holds?"""
     if exam.has("mask meaning", severity="note"):

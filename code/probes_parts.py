@@ -58,7 +58,7 @@ def strangers(exam):
                 return
 
 
-@probe("root", "numbers")
+@probe("root", "numbers", costly=True)
 def parameters_made_anew(exam):
     """Do the parameters stay the same objects from call to call?"""
     lost = parameters_replaced(exam)
@@ -264,7 +264,7 @@ def positions(exam):
         yield found(kind, severity, title, evidence, fix, table.step.row)
 
 
-@probe("run", "numbers", "sequence", "attentions")
+@probe("run", "numbers", "sequence", "attentions", costly=True)
 def rotations(exam):
     """Do rotated queries and keys see only the distance between tokens?"""
     attention = rotated(exam)

@@ -6,7 +6,16 @@ import torch
 from axes import tensors_in
 from exam import differ
 from flow import PASSES, PRODUCTS, Step, attentions, memory
-from influence import ACTIVATIONS, ANY, FUSED, alike, changed_flows, once, pins
+from influence import (
+    ACTIVATIONS,
+    ANY,
+    FUSED,
+    alike,
+    changed_flows,
+    meeting,
+    once,
+    pins,
+)
 from torch import Tensor, nn
 
 # --- what is added that no token changes: positions ----------------------------------

@@ -773,7 +773,10 @@ def norm_over_tokens_too():
 class HandMade(nn.Module):
     def __init__(self, d):
         super().__init__()
-        self.gain, self.shift = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+        self.gain, self.shift = (
+            nn.Parameter(torch.ones(d)),
+            nn.Parameter(torch.zeros(d)),
+        )
 
     def forward(self, x):
         return self.gain * self.normal(x) + self.shift
@@ -1116,7 +1119,9 @@ def mask_of_bytes():
 def table_in_double():
     class Wrong(Heads):
         def forward(self, x, pad=None):
-            return super().forward(x, pad) + torch.linspace(0, 1, D, dtype=torch.float64)
+            return super().forward(x, pad) + torch.linspace(
+                0, 1, D, dtype=torch.float64
+            )
 
     return Wrong(), (tokens(),), {}
 
@@ -1214,9 +1219,11 @@ def time_first_inside():
 
 @right
 def time_first_outside():
-    return torch_layer(batch_first=False), (tokens(T, B, D),), {
-        "src_key_padding_mask": PADDING
-    }
+    return (
+        torch_layer(batch_first=False),
+        (tokens(T, B, D),),
+        {"src_key_padding_mask": PADDING},
+    )
 
 
 @right
