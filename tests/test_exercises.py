@@ -8,8 +8,9 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from conftest import NUMBERED
+from conftest import CHAPTERS, NUMBERED
 from exercises import EXERCISES, alike, check, kill_table, outcome
+from test_notebooks import code_cells, prose
 from torch import nn
 from torch.nn import functional
 
@@ -484,13 +485,14 @@ def test_a_verdict_fits_a_page_and_keeps_its_sentence():
 @pytest.mark.parametrize("chapter", NUMBERED, ids=lambda path: path.stem)
 def test_every_exercise_has_its_solution_in_the_same_order(chapter):
     solutions = chapter.with_name(f"solutions_{chapter.stem[:2]}.ipynb")
-    asked = re.findall(r"\{exercise\}.*?:label: (ex-[\w-]+)", chapter.read_text())
-    answered = re.findall(r"\{solution\} (ex-[\w-]+)", solutions.read_text())
+    asked = re.findall(r":label: (ex-[\w-]+)", "\n".join(prose(chapter)))
+    answered = re.findall(r"\{solution\} (ex-[\w-]+)", "\n".join(prose(solutions)))
     assert asked == answered != []
 
 
 def test_every_check_of_the_book_is_of_a_known_exercise():
     called = set()
-    for path in NUMBERED[0].parent.glob("*.ipynb"):
-        called |= set(re.findall(r'\bcheck\(\\"(\w+)\\"', path.read_text()))
+    for path in CHAPTERS:
+        for cell in code_cells(path):
+            called |= set(re.findall(r'\bcheck\("(\w+)"', cell.source))
     assert called == set(EXERCISES)
