@@ -51,23 +51,13 @@ def match_batch(n_rows, generator, held_out=False) -> Batch:
     side can occur in training. The labels (B,) are read at position 0.
     """
     symbols = draw_symbols(n_rows, generator, held_out)
-    longest = MATCH_LENGTHS[1]
-    length = torch.randint(
-        MATCH_LENGTHS[0], longest + 1, (n_rows, 1), generator=generator
-    )
+    shortest, longest = MATCH_LENGTHS
+    length = torch.randint(shortest, longest + 1, (n_rows, 1), generator=generator)
     match = (torch.arange(n_rows) % 2 == 0)[torch.randperm(n_rows, generator=generator)]
-
-    first, second = symbols[:, :1], symbols[:, 1:2]
-    same = match[:, None]
-    inside = torch.cat((second, torch.where(same, second, first), symbols[:, 2:]), 1)
-    inside = shuffle_front(inside, length - 2, generator)
-    ids = torch.cat((first, inside, second), 1)
-    ids.scatter_(1, length - 1, torch.where(same, first, second))
-
+    ids = arrange(symbols, match[:, None], length, generator)
     padding = torch.arange(longest) >= length
-    return Batch(
-        ids.masked_fill(padding, PAD), padding, read_first(padding), match.long()
-    )
+    read_first = (torch.arange(longest) == 0).expand(n_rows, -1)
+    return Batch(ids.masked_fill(padding, PAD), padding, read_first, match.long())
 
 
 def draw_symbols(n_rows, generator, held_out):
@@ -78,16 +68,20 @@ def draw_symbols(n_rows, generator, held_out):
     return symbols[on_held_out_side == held_out][:n_rows, : MATCH_LENGTHS[1] - 2]
 
 
+def arrange(symbols, match, length, generator):
+    """Order the tokens of each row; what stands behind its end is of no use."""
+    first, second = symbols[:, :1], symbols[:, 1:2]
+    inside = torch.cat((second, torch.where(match, second, first), symbols[:, 2:]), 1)
+    inside = shuffle_front(inside, length - 2, generator)
+    ids = torch.cat((first, inside, second), 1)
+    return ids.scatter(1, length - 1, torch.where(match, first, second))
+
+
 def shuffle_front(rows, n_front, generator):
     """Shuffle the first n_front entries of each row; the others stay behind them."""
     key = torch.rand(rows.shape, generator=generator)
     stays = torch.arange(rows.shape[1]) >= n_front
     return rows.gather(1, (key + stays).argsort(1))
-
-
-def read_first(padding):
-    """Return a mask that reads the output of position 0, and of no other."""
-    return (torch.arange(padding.shape[1]) == 0).expand(padding.shape)
 
 
 class FirstTokenBaseline(nn.Module):
