@@ -560,10 +560,7 @@ def side_by_side(x, attend, feed, norm1, norm2, norm_first):
 
 
 def layer_cases():
-    def part(seed):
-        return nn.functional.softplus(affine(7, 7, seed)(numbers(1, 7)))
-
-    gains = [part(seed) for seed in (2, 4, 6, 8)]
+    gains = [numbers(7, seed=seed).exp() for seed in (2, 4, 6, 8)]
     norm1 = partial(scaled_norm, gain=gains[0], shift=gains[1])
     norm2 = partial(scaled_norm, gain=gains[2], shift=gains[3])
     mixing, up, down = numbers(5, 5, seed=3), *two_maps(7, 11)
