@@ -1,5 +1,6 @@
 """Promises about training: the loop, the score, the checks and the command line."""
 
+import io
 import math
 import os
 import signal
@@ -23,6 +24,7 @@ from tasks import (
 from torch import nn
 from torch.nn import functional
 from train import (
+    Progress,
     Reader,
     build_encoder,
     build_parser,
@@ -333,6 +335,18 @@ def test_ctrl_c_ends_with_what_was_learned_so_far():
     assert process.returncode == 0
     assert "stopped after" in rest
     assert rest.splitlines()[-1].startswith("held-out accuracy 0.")
+
+
+def test_a_terminal_gets_one_line_that_is_written_over():
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    progress = Progress(4, out=terminal)
+    for step in range(1, 5):
+        progress(step, loss=0.5)
+    progress.close()
+    *_, last = terminal.getvalue().split("\r")
+    assert terminal.getvalue().count("\n") == 1
+    assert last == f"[{'#' * 30}] step 4 of 4, loss 0.500\n"
 
 
 @pytest.mark.parametrize(
