@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import copy
 import html
-import os
 import re
 import sys
 import textwrap
@@ -20,10 +19,11 @@ import time
 import types
 import warnings
 
+import torch
 from exam import SEVERITIES, Exam, Finding, left_as_it_was
 from probes import PROBES
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin as Uninitialized
+from torch.nn.parameter import UninitializedTensorMixin as Lazy
 from tracer import loaded
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
@@ -43,13 +43,12 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
     if not callable(module):
         raise TypeError(f"diagnose wants a module or function, got {type(module)}")
     module, inputs, kwargs = unpacked(module, inputs, kwargs)
-    if any(isinstance(p, Uninitialized) for p in parameters_of(module)):
+    if any(isinstance(p, Lazy) for p in parameters_of(module)):
         module = copy.deepcopy(
             module
         )  # a call gives lazy parameters their size for good
     exam = Exam(module, inputs, kwargs, quick)
-    with left_as_it_was(module, inputs, kwargs), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with left_as_it_was(module, inputs, kwargs), quietly(), few_threads(module):
         began = time.monotonic()
         for probe in PROBES:
             if time.monotonic() - began > SECONDS:
@@ -59,6 +58,25 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
             else:
                 take(exam, probe)
     return Diagnosis(getattr(module, "__name__", type(module).__name__), exam)
+
+
+@contextlib.contextmanager
+def few_threads(module):
+    """Use one thread for a small module, where a second one would only wait."""
+    threads = torch.get_num_threads()
+    if sum(p.numel() for p in parameters_of(module) if not isinstance(p, Lazy)) < 2**22:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def quietly():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def parameters_of(module) -> list:

@@ -98,7 +98,7 @@ def remember_tensor(tensor, undo):
 
 
 def restore_tensor(tensor, kept, needed, grad, old):
-    # Written only where it differs: writing would spoil a graph that waits for backward.
+    # Written only where it differs: a graph may wait for backward with this tensor.
     if tensor.shape != kept.shape or not same(tensor.detach(), kept):
         tensor.data = kept
     if tensor.is_leaf:
@@ -332,7 +332,7 @@ class Exam:
     # Runs
 
     def inputs(self, swap=None):
-        """Copy the inputs, with other tensors in place of some: {old: new} by identity."""
+        """Copy the inputs, with other tensors in place of some: {old: new}."""
         memo = {id(t): t.detach().clone() for t in self.tensors}
         memo |= {id(old): new for old, new in (swap or {}).items()}
         try:

@@ -22,10 +22,9 @@ SYNONYMS |= {"masked_fill_": "masked_fill", "rtruediv": "reciprocal"}
 RESHAPES = set("reshape view flatten unflatten unsqueeze squeeze contiguous".split())
 RESHAPES |= set("clone view_as reshape_as expand expand_as".split())
 CASTS = set("to float half double bfloat16 type type_as detach".split())
-SCALES = {"mul", "div", "neg"}
 PARTS = set("chunk split unbind getitem select narrow tensor_split".split())
-POINTWISE = CASTS | SCALES | set("add sub masked_fill where setitem dropout".split())
-POINTWISE |= set("tanh clamp nan_to_num tril triu alpha_dropout sum".split()) - {"sum"}
+POINTWISE = CASTS | set("mul div neg add sub masked_fill where setitem dropout".split())
+POINTWISE |= set("tanh clamp nan_to_num tril triu alpha_dropout".split())
 REARRANGES = MOVES | RESHAPES
 PASSES = POINTWISE | REARRANGES | PARTS
 PRODUCTS = set("matmul rmatmul bmm mm einsum baddbmm".split())
@@ -241,6 +240,7 @@ class Attention:
     mix: Step
     weights: Tensor
     used: Tensor
+    query_axis: int  # in what `mix` returns
     right_axis: bool = True
     product: Step | None = None
     query: Tensor | None = None  # (..., Tq, K)
@@ -248,7 +248,6 @@ class Attention:
     value: Tensor | None = None  # (..., Tk, Kv)
     sources: dict = field(default_factory=dict)  # "query" -> steps back along its line
     path: list = field(default_factory=list)  # from the softmax back to the product
-    context_axes: tuple = ()  # in the output of `mix`: the axis of queries
     factor: float | None = None  # all scalars between the projections and the softmax
 
     @property
@@ -283,44 +282,52 @@ def from_softmax(flow, step) -> Attention | None:
     after = flow.ahead(step.outputs[0], step.index, is_product, PASSES - PARTS)
     if after is None:
         return None
-    mix = after[-1]
-    carrier = after[-2].outputs[0] if len(after) > 1 else step.outputs[0]
+    *between, mix = after
+    carrier = between[-1].outputs[0] if between else step.outputs[0]
     side = 0 if operands(mix)[0] is carrier else 1
-    spelt = letters(mix)
-    mine, other, output = spelt[side], spelt[1 - side], spelt[2]
-    key_letter = [c for c in mine if c in other and c not in output]
-    query_letter = [c for c in mine if c in output and c not in other]
-    if len(key_letter) != 1 or len(query_letter) != 1:
+    axes = contracted(letters(mix), side)
+    if axes is None:
         return None
-    key_axis, query_axis = mine.index(key_letter[0]), mine.index(query_letter[0])
-    used = flow.value(carrier, mix.index)
-    moved = carried_axis(after[:-1], step.row.detail, step.outputs[0])
-    made = Attention(
-        step, mix, step.value, used.movedim((query_axis, key_axis), (-2, -1))
-    )
+    query_axis, key_axis, out_axis = axes
+    used = flow.value(carrier, mix.index).movedim(axes[:2], (-2, -1))
+    weights = aligned(step.value, between) if between else used
+    made = Attention(step, mix, weights, used, query_axis=out_axis)
+    moved = carried_axis(between, softmax_axis(step))
     made.right_axis = moved is None or moved == key_axis
-    made.weights = (
-        made.used if len(after) == 1 else aligned(step.value, after[:-1], mine)
-    )
-    made.value = canonical(flow, mix, 1 - side, key_letter[0])
+    made.value = values_of(flow, mix, 1 - side)
     made.sources["value"] = flow.line(operands(mix)[1 - side], mix.index)
-    made.context_axes = (output.index(query_letter[0]),)
     before = flow.back(step.inputs[0], step.index, is_product, PASSES - PARTS)
     if before is not None and before[-1] is not mix:
         add_scores(flow, made, before)
     return made
 
 
-def aligned(weights, steps, mine):
-    """Put the softmax's output in the order of axes in which it met the values."""
+def contracted(spelt, side) -> tuple[int, int, int] | None:
+    """Return the axes of queries and of keys in the weights, and of queries after."""
+    mine, other, output = spelt[side], spelt[1 - side], spelt[2]
+    keys = [c for c in mine if c in other and c not in output]
+    queries = [c for c in mine if c in output and c not in other]
+    if len(keys) != 1 or len(queries) != 1:
+        return None
+    return mine.index(queries[0]), mine.index(keys[0]), output.index(queries[0])
+
+
+def softmax_axis(step) -> int | None:
+    """Return the axis of a softmax, torch's old choice too where none was given."""
+    if step.row.detail is not None:
+        return step.row.detail
+    return 0 if step.outputs[0].dim() in (0, 1, 3) else 1
+
+
+def aligned(weights, steps) -> Tensor:
+    """Move the softmax's output as it was moved on its way to the values."""
     for step in steps:
         if step.op in REARRANGES:
-            with contextlib.suppress(Exception):
-                weights = step.func(weights, *step.args[1:], **step.kwargs)
+            weights = step.func(weights, *step.args[1:], **step.kwargs)
     return weights
 
 
-def carried_axis(steps, axis, tensor):
+def carried_axis(steps, axis) -> int | None:
     """Follow one axis of a tensor through moves; None where it is lost."""
     for step in steps:
         if axis is None:
@@ -334,105 +341,101 @@ def carried_axis(steps, axis, tensor):
     return axis
 
 
-def canonical(flow, step, side, token_letter) -> Tensor | None:
-    """Return an operand with its tokens in axis -2 and its features last."""
-    own = letters(step)[side]
-    rest = [c for c in own if c != token_letter and c not in letters(step)[1 - side]]
-    feature = rest[-1:] or [own[-1]]
-    if feature[0] == token_letter:
+def values_of(flow, mix, side) -> Tensor | None:
+    """Return the values that meet the weights: tokens in axis -2, features last."""
+    spelt = letters(mix)
+    own, other = spelt[side], spelt[1 - side]
+    token = next(c for c in own if c in other and c not in spelt[2])
+    features = [c for c in own if c not in other]
+    if not features:
         return None
-    value = flow.value(operands(step)[side], step.index)
-    return value.movedim((own.index(token_letter), own.index(feature[0])), (-2, -1))
+    value = flow.value(operands(mix)[side], mix.index)
+    return value.movedim((own.index(token), own.index(features[-1])), (-2, -1))
 
 
 def add_scores(flow, made, before):
     """Add query, key and all scalar factors, read off the product before a softmax."""
     made.path, made.product = before, before[-1]
-    spelt = letters(made.product)
-    shared = [c for c in spelt[0] if c in spelt[1] and c not in spelt[2]]
-    only = [
-        [c for c in own if c not in other] for own, other in (spelt[:2], spelt[1::-1])
-    ]
-    if len(shared) != 1 or not only[0] or not only[1]:
+    left, right, output = letters(made.product)
+    shared = [c for c in left if c in right and c not in output]
+    only = [c for c in left if c not in right], [c for c in right if c not in left]
+    if len(shared) != 1 or not all(only):
         return
-    values = []
-    for side in (0, 1):
-        tensor, own = operands(made.product)[side], spelt[side]
+    names = ["query", "key"]
+    turned = transposed(made, output.index(only[0][-1]), len(output))
+    for side, name in enumerate(reversed(names) if turned else names):
+        tensor, own = operands(made.product)[side], (left, right)[side]
         value = flow.value(tensor, made.product.index)
         axes = own.index(only[side][-1]), own.index(shared[0])
-        values.append(value.movedim(axes, (-2, -1)))
-    names = ["query", "key"]
-    if values[0].shape[-2] != made.used.shape[-2] or transposed(made, spelt, only):
-        names.reverse()
-    for side, name in enumerate(names):
-        setattr(made, name, values[side])
-        tensor = operands(made.product)[side]
+        setattr(made, name, value.movedim(axes, (-2, -1)))
         made.sources[name] = flow.line(tensor, made.product.index)
-    lines = made.sources["query"] + made.sources["key"] + before[:-1]
-    made.factor = scalar_factor(lines)
+    made.factor = scalar_factor(
+        made.sources["query"] + made.sources["key"] + before[:-1]
+    )
 
 
-def transposed(made, spelt, only) -> bool:
-    """Say whether the left operand's tokens became the columns of the weights."""
-    axis, rank = spelt[2].index(only[0][-1]), len(spelt[2])
-    moves = [s for s in reversed(made.path[:-1]) if s.op in MOVES and s.row.detail]
-    for step in moves:
-        axis = step.row.detail.index(axis)
+def transposed(made, axis, rank) -> bool:
+    """Say whether the left operand's tokens, in `axis` of the scores, became keys."""
+    for step in reversed(made.path[:-1]):
+        if step.op in MOVES and step.row.detail:
+            axis = step.row.detail.index(axis)
     return axis == rank - 1 and made.mix.op != "einsum" and made.used.dim() == rank
 
 
 def scalar_factor(steps) -> float | None:
-    """Multiply all plain numbers that scale a line; None where tensors scale it."""
+    """Multiply all plain numbers that scale a line; None where one is learnt."""
     factor = 1.0
     for step in steps:
-        if step.op not in SCALES or step.op == "neg":
-            continue
-        others = [a for a in step.args[1:]] + list(step.kwargs.values())
-        number = others[0] if others else None
-        if isinstance(number, Tensor) and isinstance(step.args[0], (int, float)):
-            number = step.args[0]
-        if isinstance(number, Tensor):
-            if number.numel() > 1 and number.numel() < step.outputs[0].numel() // 64:
-                return None
-            if number.numel() > 1:
-                continue
-            if number.requires_grad:
-                return None
-            number = number.item()
-        if not isinstance(number, (int, float)) or number == 0:
+        number = scale_of(step) if step.op in ("mul", "div") else 1.0
+        if number is None:
             return None
-        factor *= number if step.op == "mul" else 1 / number
+        factor *= number
     return factor
+
+
+def scale_of(step) -> float | None:
+    """Return the number by which a step multiplies, None if it is not a fixed one.
+
+    A tensor that is not one number rotates or masks: it does not change the scale.
+    """
+    number = next(iter([*step.args[1:], *step.kwargs.values()]), None)
+    if isinstance(number, Tensor) and isinstance(step.args[0], (int, float)):
+        number = step.args[0]
+    if isinstance(number, Tensor):
+        if number.requires_grad and number.numel() * 64 < step.outputs[0].numel():
+            return None
+        number = number.item() if number.numel() == 1 else 1.0
+    if not isinstance(number, (int, float)) or number == 0:
+        return None
+    return number if step.op == "mul" else 1 / number
 
 
 def from_sdpa(flow, step) -> Attention | None:
     """Compute the weights that torch's fused attention does not show."""
-    query, key, value = (
-        (flow.value(step.args[i], step.index) for i in range(3))
-        if len(step.args) > 2
-        else (step.kwargs.get(name) for name in ("query", "key", "value"))
-    )
-    if value is None:
-        return None
+    names = "query", "key", "value"
+    tensors = [step.given(i, name) for i, name in enumerate(names)]
+    query, key, value = (flow.value(tensor, step.index) for tensor in tensors)
     scale = step.kwargs.get("scale") or query.shape[-1] ** -0.5
     if query.dim() == 4 and key.shape[-3] != query.shape[-3]:  # grouped queries
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-    scores = (query.float() @ key.float().transpose(-2, -1)) * scale
-    mask = step.given(3, "attn_mask")
-    if step.given(5, "is_causal", False):
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().to(scores.device)
-    if mask is not None:
-        scores = (
-            scores.masked_fill(~mask, -torch.inf)
-            if mask.dtype == torch.bool
-            else (scores + mask)
-        )
-    weights = scores.softmax(-1).nan_to_num()
-    made = Attention(step, step, weights, weights, query=query, key=key, value=value)
-    made.product, made.context_axes = step, (step.outputs[0].dim() - 2,)
-    for name, tensor in zip(("query", "key", "value"), step.inputs):
+    scores = query.float() @ key.float().transpose(-2, -1) * scale
+    weights = masked(step, scores).softmax(-1).nan_to_num()
+    made = Attention(step, step, weights, weights, query_axis=query.dim() - 2)
+    made.product, made.query, made.key, made.value = step, query, key, value
+    for name, tensor in zip(names, tensors):
         made.sources[name] = flow.line(tensor, step.index)
-    lines = made.sources["query"] + made.sources["key"]
-    factor = scalar_factor(lines)
+    factor = scalar_factor(made.sources["query"] + made.sources["key"])
     made.factor = None if factor is None else factor * scale
     return made
+
+
+def masked(step, scores) -> Tensor:
+    """Apply what a call of scaled_dot_product_attention hides: True may be seen."""
+    mask = step.given(3, "attn_mask")
+    if step.given(5, "is_causal", False):
+        mask = torch.ones_like(scores, dtype=torch.bool).tril()
+    if mask is None:
+        return scores
+    if mask.dtype == torch.bool:
+        return scores.masked_fill(~mask, -torch.inf)
+    return scores + mask

@@ -1,7 +1,6 @@
 """Who depends on whom inside a module, measured by changing inputs; for the probes."""
 
 import functools
-import math
 from dataclasses import dataclass
 
 import torch
@@ -73,20 +72,14 @@ def inner_width(attention) -> int:
 def normalised(attention) -> bool:
     """Say whether queries or keys are normalised: then any factor may be right."""
     for side in ("query", "key"):
-        for step in attention.sources.get(side, [])[:-1]:
-            if step.op == "div" and not math.isfinite(scalar_of(step)):
-                return True
-        last = attention.sources.get(side, [])[-1:]
-        if last and last[0].op in ("layer_norm", "rms_norm", "normalize"):
+        *steps, last = attention.sources.get(side) or [None]
+        divided = [s for s in steps if s.op == "div" and len(s.args) > 1]
+        by_tensor = [s.args[1] for s in divided if isinstance(s.args[1], Tensor)]
+        if any(tensor.numel() > 1 for tensor in by_tensor):
+            return True
+        if last is not None and last.op in ("layer_norm", "rms_norm", "normalize"):
             return True
     return False
-
-
-def scalar_of(step) -> float:
-    number = step.args[1] if len(step.args) > 1 else None
-    if isinstance(number, Tensor):
-        return number.item() if number.numel() == 1 else math.nan
-    return float(number) if isinstance(number, (int, float)) else math.nan
 
 
 # --- one changed token ---------------------------------------------------------------
@@ -114,11 +107,10 @@ def pins(changed) -> dict[int, int]:
 
 
 def alike(left: Flow, right: Flow) -> bool:
-    return (
-        left is not None
-        and right is not None
-        and [s.op for s in left.steps] == [s.op for s in right.steps]
-    )
+    """Say whether two calls ran the same operations, so that steps can be compared."""
+    if left is None or right is None:
+        return False
+    return [s.op for s in left.steps] == [s.op for s in right.steps]
 
 
 @once
@@ -139,7 +131,7 @@ def real_token(exam) -> int:
 
 @once
 def meeting(exam) -> Meeting | None:
-    """Find out what the first attention pairs, by changing one token; None if unclear."""
+    """Find out what the first attention pairs, by changing one token."""
     flows = changed_flows(exam)
     first = next((a for a in exam.attentions if a.key is not None), None)
     if flows is None or first is None or exam.sequence.n_tokens < 2:
@@ -152,9 +144,8 @@ def meeting(exam) -> Meeting | None:
     where = [pins(c) for c in changed]
     last = changed[0].dim() - 1
     if last in where[0] and last in where[1]:
-        return Meeting(
-            first, "tokens" if where[0][last] == where[1][last] else "samples"
-        )
+        step = where[1][last] - where[0][last]  # 1 if the axis is that of samples
+        return Meeting(first, {0: "tokens", 1: "samples"}.get(step, "unclear"))
     if len(where[0]) >= 2 and changed[0].shape[last] > 1:
         return Meeting(first, "features")
     guilty, projected = first_scramble(exam, first, flows[0])
@@ -202,48 +193,44 @@ def batch_first_for_sure(exam) -> bool:
 
 
 def merged(exam, attention):
-    """Follow labels of tokens from the context through moves: (labels, steps, end).
+    """Follow labels of tokens through moves: (labels, steps, whether rows are read).
 
     The label of an element is its token, and its sample as far as samples are known.
     """
-    tensor, index = attention.mix.outputs[0], attention.mix.index
-    labels = context_labels(exam, attention)
-    steps = []
+    step, labels, steps = attention.mix, context_labels(exam, attention), []
     while True:
-        users = [s for s in exam.flow.users(tensor, index) if s.op in MOVES | RESHAPES]
-        others = [s for s in exam.flow.users(tensor, index) if s not in users]
-        if not users:
+        tensor = step.outputs[0]
+        users = exam.flow.users(tensor, step.index)
+        moves = [s for s in users if s.op in MOVES | RESHAPES]
+        if not moves:
             break
-        step = users[0]
-        moved = step.func(labels, *step.args[1:], **step.kwargs)
-        if moved.shape != step.outputs[0].shape:
-            break
-        labels, tensor, index = moved, step.outputs[0], step.index
+        step = moves[0]
+        labels = step.func(labels, *step.args[1:], **step.kwargs)
         steps.append(step)
-    end = others[0] if others else None
     final = any(tensor is t for t in tensors_in(exam.flow.result))
-    joins = end is not None and end.op in ("linear", "matmul", "add", "dropout")
-    return labels, steps, joins or final or None
+    joins = any(s.op in ("linear", "matmul", "add", "dropout") for s in users)
+    return labels, steps, joins or final
 
 
 def context_labels(exam, attention) -> Tensor:
-    shape = attention.mix.outputs[0].shape
-    axis = attention.context_axes[0]
-    view = [1] * len(shape)
-    view[axis] = -1
-    labels = torch.arange(shape[axis]).view(view).expand(shape)
+    """Number what an attention returns by its query, and apart for samples 0 and 1."""
+    context, axis = attention.mix.value, attention.query_axis
+    labels = along(torch.arange(context.shape[axis]), axis, context.dim())
+    labels = labels.expand(context.shape)
     flows = changed_flows(exam) if exam.sequence.n_samples > 1 else None
-    for sample, flow in enumerate(flows or []):
-        step = flow.steps[attention.mix.index]
-        changed = differ(attention.mix.value, step.value)
-        along = [a for a in range(len(shape)) if a != axis]
-        for a in along:
-            hit = changed.any(dim=[b for b in range(len(shape)) if b != a])
-            if hit.any() and not hit.all() and a != len(shape) - 1:
-                view = [1] * len(shape)
-                view[a] = -1
-                labels = labels + hit.long().view(view) * 10_000 * (sample + 1)
+    for sample, flow in enumerate(flows or [], 1):
+        changed = differ(context, flow.steps[attention.mix.index].value)
+        for other in set(range(context.dim() - 1)) - {axis}:
+            hit = changed.transpose(0, other).flatten(1).any(1)
+            if not hit.all():
+                marks = hit.long() * sample * 10_000
+                labels = labels + along(marks, other, context.dim())
     return labels.contiguous()
+
+
+def along(vector, axis, rank) -> Tensor:
+    """View a vector so that it lies along one axis of a tensor of some rank."""
+    return vector.view([-1 if a == axis else 1 for a in range(rank)])
 
 
 # --- one changed sample --------------------------------------------------------------

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import torch
 from exam import PEN, differ
 from flow import SDPA, Attention
+from stream import tables
 from torch import Tensor, nn
-
-MASKED = {"masked_fill", "where", "setitem"}
-
 
 # --- what attention does with padding ------------------------------------------------
 
@@ -27,20 +25,21 @@ class View:
 
 def view_of_padding(exam, attention) -> View | None:
     """Measure how much real queries look at padding; None where axes are unclear."""
-    weights, pads = by_sample(exam, attention), keys_of(exam, attention)
-    if weights is None or pads is None:
+    weights, keys = by_sample(exam, attention), keys_of(exam, attention)
+    if weights is None or keys is None:
         return None
-    real = ~pads[:, None, :, None] if weights.shape[-2] == pads.shape[1] else None
-    if real is None:
-        real = torch.ones_like(weights[..., :1], dtype=torch.bool)
-    on_pads = (weights * pads[:, None, None, :]).sum(-1, keepdim=True)
-    usable = real.expand_as(on_pads) & (weights.sum(-1, keepdim=True) > 0)
-    usable &= (pads.any(1) & ~pads.all(1))[:, None, None, None]
+    keys = keys[:, None, None, :]
+    real = torch.ones_like(weights[:, :1, :, :1], dtype=torch.bool)
+    if weights.shape[-2] == exam.pads.shape[1]:
+        real = ~exam.pads[:, None, :, None]
+    on_pads = (weights * keys).sum(-1, keepdim=True)
+    partly = exam.pads.any(1) & ~exam.pads.all(1)
+    usable = real & partly[:, None, None, None] & (weights.sum(-1, keepdim=True) > 0)
     if not usable.any():
         return None
-    rows = (real & ~pads[:, None, None, :]).expand_as(weights)
-    hidden = int((weights[rows] < 1e-12).sum())
-    return View(attention, on_pads[usable].mean().item(), hidden, flat(weights, pads))
+    hidden = int((weights[(real & ~keys).expand_as(weights)] < 1e-12).sum())
+    share = on_pads[usable.expand_as(on_pads)].mean().item()
+    return View(attention, share, hidden, flat(weights, exam.pads))
 
 
 def flat(weights, pads) -> bool:
@@ -55,15 +54,13 @@ def flat(weights, pads) -> bool:
 def by_sample(exam, attention) -> Tensor | None:
     """Return the weights that met the values as (B, H, Tq, Tk), or None."""
     used, n = attention.used.float(), exam.sequence.n_samples
-    if used.dim() == 2:
-        return used[None, None] if n == 1 else None
-    if used.dim() == 3:
-        return used.unflatten(0, (n, -1)) if len(used) % n == 0 else None
-    if used.dim() != 4:
-        return None
-    return (
-        used if len(used) == n else used.transpose(0, 1) if used.shape[1] == n else None
-    )
+    if used.dim() == 2 and n == 1:
+        return used[None, None]
+    if used.dim() == 3 and len(used) % n == 0:
+        return used.unflatten(0, (n, -1))
+    if used.dim() == 4 and n in used.shape[:2]:
+        return used if len(used) == n else used.transpose(0, 1)
+    return None
 
 
 def keys_of(exam, attention) -> Tensor | None:
@@ -81,18 +78,11 @@ def keys_of(exam, attention) -> Tensor | None:
 def float_mask(attention) -> bool:
     """Say whether a mask of zeros and ones was added to the scores."""
     if attention.step.op == SDPA:
-        mask = attention.step.given(3, "attn_mask")
-        added = [mask] if mask is not None and mask.is_floating_point() else []
+        added = [attention.step.given(3, "attn_mask")]
     else:
-        adds = [s for s in attention.path[:-1] if s.op == "add"]
-        added = [t for s in adds for t in s.inputs if not t.is_floating_point() or s]
-    for tensor in added:
-        values = (
-            set(tensor.detach().float().unique().tolist()) if tensor.numel() else {}
-        )
-        if values and values <= {0.0, 1.0} and 1.0 in values:
-            return True
-    return False
+        added = [t for s in attention.path[:-1] if s.op == "add" for t in s.inputs]
+    added = [t for t in added if t is not None and t.is_floating_point()]
+    return any(t.detach().unique().tolist() in ([0, 1], [1]) for t in added)
 
 
 def weights_after(attention) -> bool:
@@ -122,7 +112,7 @@ def compares_ids(exam) -> bool:
 
 
 def change_of_padding(exam):
-    """Return (how far real outputs move, whether they are pooled) under other padding."""
+    """Return (how far real outputs move under other padding, are they pooled)."""
     variants = [swap for swap in padding_variants(exam) if swap]
     plain = exam.run()  # by the same path as the variants, fast where torch's is
     for swap in variants:
@@ -142,10 +132,7 @@ def padding_variants(exam):
     x = seq.tensor
     if not seq.is_ids:
         where = pads.T if seq.batch == 1 else pads
-        if seq.token == 2:
-            where = pads[:, None, :].expand_as(x)
-        else:
-            where = where[..., None].expand_as(x)
+        where = where.unsqueeze(1 if seq.token == 2 else 2).expand_as(x)
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(5)).to(x)
         yield {x: torch.where(where, 3 * noise, x)}
         return
@@ -156,6 +143,8 @@ def padding_variants(exam):
     elif not exam.masks:  # the module makes its own mask: give it more padding
         pad = int(x[pads][0])
         left = bool(pads[:, 0].any()) and not bool(pads[:, -1].any())
+        if left and tables(exam):
+            return  # more of it would move the tokens to other positions
         yield {x: nn.functional.pad(x, (3, 0) if left else (0, 3), value=pad)}
 
 
@@ -164,7 +153,7 @@ def tokens_axis(exam, out) -> int | None:
     seq = exam.sequence
     for axis in (seq.token, 1, 0, 2):
         if axis < out.dim() and out.shape[axis] == seq.n_tokens and axis != seq.batch:
-            if out.dim() > 2 or (out.dim() == 2 and seq.batch is None):
+            if out.dim() > 1:
                 return axis
     return None
 
@@ -212,9 +201,7 @@ def triangle(attention) -> str:
     n = weights.shape[-1]
     if weights.shape[-2] != n or n < 4:
         return ""
-    seen = (
-        (weights.abs().flatten(0, -3) > 0).any(0) if weights.dim() > 2 else weights > 0
-    )
+    seen = (weights.abs() > 0).reshape(-1, n, n).any(0)
     above, below = seen.triu(1).any(), seen.tril(-1).any()
     if below and not above:
         return "causal"

@@ -91,26 +91,24 @@ def attended_axis(exam):
 def scrambled_split(exam):
     """Does each head hold whole tokens after the split?"""
     first = meeting(exam)
-    if first is None or first.axis != "scrambled" or first.guilty is None:
+    if first is None or first.guilty is None:
         return
-    step = first.guilty
-    heads = step.op in REARRANGES and first.projected
+    step, severity = first.guilty, "fault"
     if step.op in STATISTICS:
         kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
         fix = "take mean and variance over the last axis only"
+        severity = "warning" if exam.pads is None else "fault"
     elif step.op not in REARRANGES:
         return
-    elif heads:
-        kind = "head split/merge"
-        title = "The split into heads mixes tokens"
+    elif first.projected:
+        kind, title = "head split/merge", "The split into heads mixes tokens"
         fix = "view(B, T, H, K).transpose(1, 2): split the last axis, then move it"
     else:
         kind, title = "batch/sequence layout", "A reshape mixes samples and tokens"
         fix = "move axes with transpose or permute, not with view or reshape"
-    shapes = f"{size(step.inputs[0])} -> {size(step.outputs[0])}"
-    evidence = f"one changed token was one row before {step.op} {shapes}, and is "
-    evidence += "spread over several rows after it"
-    yield found(kind, "fault", title, evidence, fix, step.row)
+    evidence = f"one changed token was one row before {step.op} {size(step.inputs[0])} "
+    evidence += f"-> {size(step.outputs[0])}, and is spread over several rows after it"
+    yield found(kind, severity, title, evidence, fix, step.row)
 
 
 STATISTICS = set("mean var std var_mean std_mean layer_norm instance_norm".split())
@@ -175,8 +173,8 @@ def scrambled_merge(exam):
     for attention in exam.attentions:
         if attention.opened:
             continue
-        labels, steps, end = merged(exam, attention)
-        if not steps or end is None or labels.dim() < 2:
+        labels, steps, read = merged(exam, attention)
+        if not steps or not read:
             continue
         mixed = (labels != labels[..., :1]).any(-1)
         if mixed.any():

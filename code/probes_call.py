@@ -74,7 +74,7 @@ def of_positions(exam, row, text):
 
 
 def counts_up(exam, row):
-    """Say whether the ids of a failed look-up are positions: made by arange or the like."""
+    """Say whether the ids of a failed look-up are positions, made by counting."""
     made = [s.op for s in exam.flow.steps[-8:]]
     ids = row.inputs[0] if row.inputs else ()
     given = {tuple(t.shape) for t in exam.tensors if not t.is_floating_point()}
@@ -423,14 +423,14 @@ def shows_itself(exam):
     """Can the module be shown, and does it keep quiet?"""
     kind = "notebook / display"
     try:
-        repr(exam.call)
+        with exam.quiet():
+            repr(exam.call)
     except Exception as error:
         title = "The module cannot be shown: its repr raises"
         evidence = f"{type(error).__name__}: {first_line(error)}"
         yield found(kind, "warning", title, evidence, "repair __repr__ or extra_repr")
     if exam.printed:
-        title = "Each call prints: a notebook's output will depend on how often it ran"
-        evidence = (
-            f"{len(exam.printed)} characters, {exam.printed.split(chr(10))[0][:60]!r}"
-        )
+        title = "Each call prints: a notebook's output depends on how often it ran"
+        line = exam.printed.partition("\n")[0]
+        evidence = f"{len(exam.printed)} characters, {line[:60]!r}"
         yield found(kind, "warning", title, evidence, "return values, or use logging")

@@ -101,7 +101,7 @@ def table_of(exam, step, side, values) -> list[Table]:
 
 
 def is_score(exam, step) -> bool:
-    """Say whether a sum is one of scores and a mask: its twin is a product of tokens."""
+    """Say whether a sum is one of scores and a mask."""
     made = [exam.flow.producer(t, step.index) for t in step.inputs]
     return any(s is not None and s.op in PRODUCTS - {"einsum"} for s in made)
 
@@ -156,26 +156,31 @@ def rows_differ(tensor) -> bool:
 
 
 def branches(exam):
-    """Yield (what, step that ends it, what goes in) for attentions and feed-forwards."""
+    """Yield (what, its last step, what goes in) for attentions and feed-forwards."""
     flow = exam.flow
     for step in fused_or_mixed(exam):
         stream = stream_into(exam, step)
         if stream is not None and has_company(exam, step):
             yield "the attention", step, stream
     for step in flow.steps:
-        if step.op not in ACTIVATIONS or step.value.dim() < 3:
-            continue
-        up = flow.back(
-            step.inputs[0], step.index, lambda s: s.op == "linear", {"dropout"}
-        )
-        down = flow.ahead(
-            step.outputs[0], step.index, lambda s: s.op == "linear", PASSES
-        )
-        if up and down and down[-1].value.shape == up[-1].inputs[0].shape:
-            later = [a for a in fused_or_mixed(exam) if a.index > step.index]
-            norm = [s for s in flow.steps[step.index :] if s.op == "layer_norm"]
-            if up[-1].value.shape[-1] > down[-1].value.shape[-1] and (later or norm):
+        if step.op in ACTIVATIONS and step.value.dim() > 2:
+            up = flow.back(step.inputs[0], step.index, is_linear, {"dropout"})
+            down = flow.ahead(step.outputs[0], step.index, is_linear, PASSES)
+            if up and down and is_inside(exam, up[-1], down[-1]):
                 yield "the feed-forward", down[-1], up[-1].inputs[0]
+
+
+def is_linear(step) -> bool:
+    return step.op == "linear"
+
+
+def is_inside(exam, up, down) -> bool:
+    """Say whether two maps, wide and back, are a feed-forward and not a head on top."""
+    back = down.value.shape == up.inputs[0].shape
+    wide = up.value.shape[-1] > down.value.shape[-1]
+    attends = any(step.index > down.index for step in fused_or_mixed(exam))
+    norms = any(step.op == "layer_norm" for step in exam.flow.steps[down.index :])
+    return back and wide and (attends or norms)
 
 
 @once
@@ -204,7 +209,6 @@ def has_company(exam, step) -> bool:
 def way_around(exam, blocked, stream) -> bool:
     """Say whether the result depends on a tensor by a way that avoids one step."""
     flow = exam.flow
-    source = flow.producer(stream, blocked.index)
     goal = upstream(flow, stream, blocked.index)
     seen, todo = set(), [(t, len(flow.steps)) for t in tensors_in(flow.result)]
     while todo:
@@ -216,7 +220,7 @@ def way_around(exam, blocked, stream) -> bool:
             continue
         seen.add(step.index)
         todo += [(t, step.index) for t in step.inputs if t.is_floating_point()]
-    return source is None and not seen
+    return False
 
 
 def same_memory(left, right) -> bool:
@@ -234,10 +238,6 @@ def upstream(flow, stream, before) -> set[int]:
         step = flow.producer(tensor, index)
         todo += [(t, step.index) for t in step.inputs] if step is not None else []
     return found
-
-
-def depth(exam) -> int:
-    return len(exam.attentions)
 
 
 def after_attention(exam, step) -> bool:
@@ -282,7 +282,8 @@ def norm_like(exam):
         of_torch = type(module).__module__.startswith("torch.")
         flat = own and all(p.dim() == 1 and len(p) == len(own[0]) for p in own)
         statistics = ops.get(path, set()) & {"mean", "var", "std", "var_mean", "norm"}
-        if flat and not of_torch and not module._modules and statistics:
+        plain = flat and len(own[0]) > 1 and not of_torch and not module._modules
+        if plain and statistics:
             yield path, module
 
 
@@ -354,7 +355,7 @@ def called_modules(exam) -> set[int]:
 
 
 def filled_attributes(exam) -> list[tuple[str, list]]:
-    """Return (name, items) of what the modules hold in public attributes after a call."""
+    """Return (name, items) of what public attributes hold after a call."""
     found = []
 
     def look(call, *args, **kwargs):
