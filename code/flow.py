@@ -266,7 +266,7 @@ class Attention:
 def attentions(flow) -> list[Attention]:
     found = []
     for step in flow.steps:
-        if step.op in SOFTMAXES:
+        if step.op in SOFTMAXES or by_hand(flow, step) is not None:
             found.append(from_softmax(flow, step))
         elif step.op == SDPA:
             found.append(from_sdpa(flow, step))
@@ -275,6 +275,15 @@ def attentions(flow) -> list[Attention]:
 
 def is_product(step) -> bool:
     return step.op in PRODUCTS and letters(step) is not None
+
+
+def by_hand(flow, step) -> Step | None:
+    """Return the sum of exponentials by which a step divides one, as a softmax does."""
+    if step.op != "div" or len(step.inputs) != 2:
+        return None
+    above, below = (flow.producer(t, step.index) for t in step.inputs)
+    exponential = above is not None and above.op == "exp"
+    return below if exponential and below is not None and below.op == "sum" else None
 
 
 def from_softmax(flow, step) -> Attention | None:
@@ -292,11 +301,12 @@ def from_softmax(flow, step) -> Attention | None:
     used = flow.value(carrier, mix.index).movedim(axes[:2], (-2, -1))
     weights = aligned(step.value, between) if between else used
     made = Attention(step, mix, weights, used, query_axis=out_axis)
-    moved = carried_axis(between, softmax_axis(step))
+    moved = carried_axis(between, softmax_axis(by_hand(flow, step) or step))
     made.right_axis = moved is None or moved == key_axis
     made.value = values_of(flow, mix, 1 - side)
     made.sources["value"] = flow.line(operands(mix)[1 - side], mix.index)
-    before = flow.back(step.inputs[0], step.index, is_product, PASSES - PARTS)
+    passes = PASSES - PARTS | {"exp"}
+    before = flow.back(step.inputs[0], step.index, is_product, passes)
     if before is not None and before[-1] is not mix:
         add_scores(flow, made, before)
     return made
@@ -314,6 +324,9 @@ def contracted(spelt, side) -> tuple[int, int, int] | None:
 
 def softmax_axis(step) -> int | None:
     """Return the axis of a softmax, torch's old choice too where none was given."""
+    if step.op == "sum":
+        axis = step.given(1, "dim")
+        return axis % step.inputs[0].dim() if isinstance(axis, int) else None
     if step.row.detail is not None:
         return step.row.detail
     return 0 if step.outputs[0].dim() in (0, 1, 3) else 1

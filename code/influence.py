@@ -91,6 +91,7 @@ class Meeting:
 
     attention: Attention
     axis: str
+    shift: int = 0  # how many keys stand in front of the tokens
     guilty: Step | None = None
     projected: bool = False
 
@@ -145,11 +146,12 @@ def meeting(exam) -> Meeting | None:
     last = changed[0].dim() - 1
     if last in where[0] and last in where[1]:
         step = where[1][last] - where[0][last]  # 1 if the axis is that of samples
-        return Meeting(first, {0: "tokens", 1: "samples"}.get(step, "unclear"))
+        axis = {0: "tokens", 1: "samples"}.get(step, "unclear")
+        return Meeting(first, axis, where[0][last] - real_token(exam))
     if len(where[0]) >= 2 and changed[0].shape[last] > 1:
         return Meeting(first, "features")
     guilty, projected = first_scramble(exam, first, flows[0])
-    return Meeting(first, "scrambled" if guilty else "unclear", guilty, projected)
+    return Meeting(first, "scrambled" if guilty else "unclear", 0, guilty, projected)
 
 
 def first_scramble(exam, attention, flow):
@@ -192,24 +194,35 @@ def batch_first_for_sure(exam) -> bool:
 # --- labels that follow the moves ----------------------------------------------------
 
 
-def merged(exam, attention):
-    """Follow labels of tokens through moves: (labels, steps, whether rows are read).
-
-    The label of an element is its token, and its sample as far as samples are known.
-    """
-    step, labels, steps = attention.mix, context_labels(exam, attention), []
+def followed(flow, step, labels):
+    """Move labels as a step's output is moved: (labels, the steps, who reads it)."""
+    steps = []
     while True:
-        tensor = step.outputs[0]
-        users = exam.flow.users(tensor, step.index)
+        users = flow.users(step.outputs[0], step.index)
         moves = [s for s in users if s.op in MOVES | RESHAPES]
         if not moves:
-            break
+            return labels, steps, users
         step = moves[0]
         labels = step.func(labels, *step.args[1:], **step.kwargs)
         steps.append(step)
-    final = any(tensor is t for t in tensors_in(exam.flow.result))
+
+
+def merged(exam, attention):
+    """Follow labels of tokens to the merge: (labels, steps, whether rows are read)."""
+    labels = context_labels(exam, attention)
+    labels, steps, users = followed(exam.flow, attention.mix, labels)
+    last = (steps[-1] if steps else attention.mix).outputs[0]
+    final = any(last is tensor for tensor in tensors_in(exam.flow.result))
     joins = any(s.op in ("linear", "matmul", "add", "dropout") for s in users)
     return labels, steps, joins or final
+
+
+def is_of_tokens(exam, attention) -> bool:
+    """Say whether queries are tokens; attention among channels has others."""
+    met = meeting(exam) if exam.sequence.n_samples > 1 else None
+    length = attention.mix.outputs[0].shape[attention.query_axis]
+    unclear = met is not None and met.axis in ("unclear", "scrambled")
+    return not unclear or length == exam.sequence.n_tokens
 
 
 def context_labels(exam, attention) -> Tensor:
@@ -217,15 +230,25 @@ def context_labels(exam, attention) -> Tensor:
     context, axis = attention.mix.value, attention.query_axis
     labels = along(torch.arange(context.shape[axis]), axis, context.dim())
     labels = labels.expand(context.shape)
-    flows = changed_flows(exam) if exam.sequence.n_samples > 1 else None
-    for sample, flow in enumerate(flows or [], 1):
-        changed = differ(context, flow.steps[attention.mix.index].value)
-        for other in set(range(context.dim() - 1)) - {axis}:
-            hit = changed.transpose(0, other).flatten(1).any(1)
-            if not hit.all():
-                marks = hit.long() * sample * 10_000
-                labels = labels + along(marks, other, context.dim())
+    for other in set(range(context.dim() - 1)) - {axis}:
+        marks = sample_marks(exam, attention, other)
+        labels = labels + 10_000 * along(marks, other, context.dim())
     return labels.contiguous()
+
+
+def sample_marks(exam, attention, axis) -> Tensor:
+    """Mark where samples 0 and 1 lie along an axis of a context, 0 elsewhere."""
+    context = attention.mix.value
+    flows = changed_flows(exam) if exam.sequence.n_samples > 1 else None
+    hits = []
+    for flow in flows or []:
+        changed = differ(context, flow.steps[attention.mix.index].value)
+        hits.append(changed.transpose(0, axis).flatten(1).any(1))
+    share = context.shape[axis] / exam.sequence.n_samples
+    apart = len(hits) == 2 and not (hits[0] & hits[1]).any()
+    if apart and all(hit.sum() == share for hit in hits):
+        return hits[0].long() + 2 * hits[1].long()
+    return torch.zeros(context.shape[axis], dtype=torch.long)
 
 
 def along(vector, axis, rank) -> Tensor:
@@ -264,8 +287,10 @@ def leak_between_samples(exam, swap):
     seq = exam.sequence
     for left, right in zip(before, after):
         axis = seq.batch if left.dim() > seq.batch else 0
-        if left.shape != right.shape or left.shape[axis] != seq.n_samples:
+        if left.shape != right.shape or left.shape[axis : axis + 1] != (seq.n_samples,):
             continue
+        if left.shape == (seq.n_samples, seq.n_samples):
+            continue  # pairs of samples
         rest = [t.narrow(axis, 1, seq.n_samples - 1) for t in (left, right)]
         if differ(*rest).any():
             far = (rest[0] - rest[1]).abs().nan_to_num(0).max().item()

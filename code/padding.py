@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from exam import PEN, differ
 from flow import SDPA, Attention
+from influence import meeting
 from stream import tables
 from torch import Tensor, nn
 
@@ -64,12 +65,13 @@ def by_sample(exam, attention) -> Tensor | None:
 
 
 def keys_of(exam, attention) -> Tensor | None:
-    """Return padding (B, Tk); keys that stand in front, like CLS, are no padding."""
-    pads, n_keys = exam.pads, attention.used.shape[-1]
-    front = n_keys - pads.shape[1]
-    if front < 0:
+    """Return padding (B, Tk); further keys, like CLS or registers, are no padding."""
+    spare = attention.used.shape[-1] - exam.pads.shape[1]
+    met = meeting(exam) if exam.sequence.n_samples > 1 else None
+    front = met.shift if met is not None and met.axis == "tokens" else spare
+    if not 0 <= front <= spare:
         return None
-    return nn.functional.pad(pads, (front, 0), value=False)
+    return nn.functional.pad(exam.pads, (front, spare - front), value=False)
 
 
 # --- how it is masked ----------------------------------------------------------------

@@ -3,13 +3,15 @@
 import itertools
 import math
 
+import torch
 from exam import differ
-from flow import PASSES, REARRANGES
+from flow import REARRANGES
 from influence import (
-    ACTIVATIONS,
     batch_first_for_sure,
+    followed,
     heads,
     inner_width,
+    is_of_tokens,
     leak_between_samples,
     meeting,
     merged,
@@ -28,39 +30,27 @@ from torch import Tensor, nn
 # --- who meets whom ------------------------------------------------------------------
 
 
-@probe("run", "numbers", "sequence", "attentions")
+READERS = {"linear", "layer_norm", "multi_head_attention_forward"}
+
+
+@probe("run", "numbers", "attentions")
 def channels_as_tokens(exam):
-    """After a convolution, is attention over time and not over channels?"""
-    passes = PASSES | {"linear", "layer_norm"} | ACTIVATIONS
-    for attention in exam.attentions[:1]:
-        name = "key" if "key" in attention.sources else "query"
-        line = attention.sources.get(name, [])
-        start = line[-1] if line else attention.step
-        tensor = start.inputs[0] if start.inputs else None
-        path = tensor is not None and exam.flow.back(
-            tensor, start.index, lambda s: s.op == "conv1d", passes
-        )
-        if not path:
+    """After a convolution, are channels the features of each place?"""
+    for conv in exam.flow.steps:
+        if conv.op not in ("conv1d", "conv2d"):
             continue
-        axis = 1
-        for step in path[-2::-1]:
-            axis = moved_axis(step, axis)
-        if axis is not None and axis != path[0].outputs[0].dim() - 1:
-            conv = path[-1]
-            title = "Channels of the convolution are taken for tokens"
-            evidence = (
-                f"it returns {size(conv.outputs[0])} = (B, channels, T), and the "
-            )
-            evidence += "layer after it reads the last axis as features"
-            fix = "transpose(1, 2) between the convolution and the encoder"
+        places = torch.arange(conv.value[0, 0].numel()).view(conv.value[0, 0].shape)
+        labels, steps, users = followed(exam.flow, conv, places.expand_as(conv.value))
+        read = any(user.op in READERS for user in users)
+        if read and bool((labels != labels[..., :1]).any()):
+            end = (steps[-1] if steps else conv).outputs[0]
+            title = "Channels of a convolution are not the features of its places"
+            evidence = f"{size(conv.value)} = (B, channels, places) is read as "
+            evidence += f"{size(end)}, whose last axis runs over places"
+            fix = "flatten(2).transpose(1, 2) between the convolution and the encoder"
             kind = "batch/sequence layout"
             yield found(kind, "fault", title, evidence, fix, conv.row)
-
-
-def moved_axis(step, axis):
-    if axis is not None and step.row.detail and step.op in REARRANGES:
-        return step.row.detail.index(axis)
-    return axis
+            return
 
 
 @probe("run", "numbers", "sequence", "attentions", "batch")
@@ -171,7 +161,7 @@ def samples_apart(exam):
 def scrambled_merge(exam):
     """Does each token get its own heads back at the merge?"""
     for attention in exam.attentions:
-        if attention.opened:
+        if attention.opened or not is_of_tokens(exam, attention):
             continue
         labels, steps, read = merged(exam, attention)
         if not steps or not read:

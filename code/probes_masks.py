@@ -1,5 +1,7 @@
 """Probes of masks: padding, causality, rows that do not sum to one."""
 
+import math
+
 from padding import (
     change_of_padding,
     compares_ids,
@@ -46,87 +48,117 @@ def padding_is_hidden(exam):
     """Is padding hidden as a key, in every layer, and nothing else?"""
     views = [view_of_padding(exam, a) for a in exam.attentions]
     views = [view for view in views if view is not None]
-    if not views or exam.has("batch/sequence layout", "softmax / scale"):
-        return
     leaky = [view for view in views if view.on_pads > 1e-4]
-    if not leaky:
+    if not leaky or exam.has("batch/sequence layout", "softmax / scale"):
         return
     view = leaky[0]
-    kind, severity, title, fix = judge_padding(exam, views, leaky)
+    reason = next(r for r in REASONS if r[0](exam, view, len(leaky) < len(views)))
+    _, kind, severity, title, fix = reason
     evidence = f"real queries give {view.on_pads:.0%} of their weight to padding "
     evidence += f"({len(leaky)} of {len(views)} attentions)"
-    if float_mask(view.attention):
-        evidence += "; a mask of 0 and 1 was added to the scores"
+    weak = weak_fill(view.attention)
+    evidence += f"; scores are filled with {weak:g}" if weak is not None else ""
     yield found(kind, severity, title, evidence, fix, view.attention.row)
 
 
-def judge_padding(exam, views, leaky):
-    """Say why padding is seen: (kind, severity, title, fix)."""
-    view = leaky[0]
-    meaning, shape = "mask meaning", "mask axis/shape"
-    if float_mask(view.attention):
-        title = "A float mask of 0 and 1 is added to the scores: it hides nothing"
-        return meaning, "fault", title, "use a bool mask, or 0 and -inf"
-    if view.on_pads > 0.99:
-        title = "The mask is inverted: real tokens attend to padding only"
-        return meaning, "fault", title, "negate the mask (~mask)"
-    if weights_after(view.attention):
-        title = "The mask is applied after the softmax, or not at all"
-        return meaning, "fault", title, "fill the scores with -inf before the softmax"
-    if len(leaky) < len(views):
-        title = "The mask does not reach every layer"
-        return meaning, "fault", title, "pass the mask to each layer"
-    if view.queries_hidden:
-        title = "The mask hides queries, not keys"
-        return (
-            shape,
-            "fault",
-            title,
-            "put the mask on the last axis: mask[:, None, None]",
-        )
-    if view.hidden > 0:
-        title = "The mask hides the wrong keys: its axes do not line up with the scores"
-        return shape, "fault", title, "make it (B, 1, 1, T): mask[:, None, None, :]"
-    weak = weak_fill(view.attention)
-    if weak is not None:
-        title = f"Hidden scores are filled with {weak:g}, which hides little"
-        kind = "nan / precision" if weak < -1 else meaning
-        return kind, "fault", title, "fill with -inf or torch.finfo(dtype).min"
-    if exam.masks or compares_ids(exam):
-        title = "There is a mask, and it hides no padding"
-        return meaning, "fault", title, "make it from the ids, and use what it returns"
-    title = "The inputs seem to have padding, and there is no mask"
-    return meaning, "note", title, "hide it: key_padding_mask = ids == pad_id"
+def between(low, high):
+    """Say whether hidden scores are filled with a number of that size."""
+
+    def fits(exam, view, partly):
+        value = weak_fill(view.attention)
+        return value is not None and low <= value < high
+
+    return fits
+
+
+# Why padding is seen: (does it apply, given whether only some attentions leak, ...).
+REASONS = [
+    (
+        lambda exam, view, partly: float_mask(view.attention),
+        *("mask meaning", "fault"),
+        "A float mask of 0 and 1 is added to the scores: it hides nothing",
+        "use a bool mask, or 0 and -inf",
+    ),
+    (
+        lambda exam, view, partly: view.on_pads > 0.99,
+        *("mask meaning", "fault"),
+        "The mask is inverted: real tokens attend to padding only",
+        "negate the mask (~mask)",
+    ),
+    (
+        lambda exam, view, partly: weights_after(view.attention),
+        *("mask meaning", "fault"),
+        "The mask is applied after the softmax",
+        "fill the scores with -inf before the softmax",
+    ),
+    (
+        lambda exam, view, partly: partly,
+        *("mask meaning", "fault"),
+        "The mask does not reach every layer",
+        "pass the mask to each layer",
+    ),
+    (
+        lambda exam, view, partly: view.queries_hidden,
+        *("mask axis/shape", "fault"),
+        "The mask hides queries, not keys",
+        "put the mask on the last axis: mask[:, None, None, :]",
+    ),
+    (
+        lambda exam, view, partly: view.hidden > 0,
+        *("mask axis/shape", "fault"),
+        "The mask hides the wrong keys: its axes do not line up with the scores",
+        "make it (B, 1, 1, T): mask[:, None, None, :]",
+    ),
+    (
+        between(-math.inf, -1),
+        *("nan / precision", "fault"),
+        "Hidden scores are filled with a number that hides little",
+        "fill with -inf or torch.finfo(dtype).min",
+    ),
+    (
+        between(-1, math.inf),
+        *("mask meaning", "fault"),
+        "Hidden scores are filled with a number that hides nothing",
+        "fill with -inf or torch.finfo(dtype).min",
+    ),
+    (
+        lambda exam, view, partly: exam.masks or compares_ids(exam),
+        *("mask meaning", "fault"),
+        "There is a mask, and it hides no padding",
+        "make it from the ids, and use what the masking returns",
+    ),
+    (
+        lambda exam, view, partly: True,
+        *("mask meaning", "note"),
+        "The inputs seem to have padding, and there is no mask",
+        "hide it: key_padding_mask = ids == pad_id",
+    ),
+]
+
+
+# Faults by which padding reaches the output in other ways than by pooling.
+MIXERS = "mask meaning", "mask axis/shape", "nan / precision", "softmax / scale"
+MIXERS += "batch/sequence layout", "head split/merge", "norm / residual / FFN"
 
 
 @probe("run", "numbers", "sequence", "pads", "output", costly=True)
 def padding_content(exam):
     """Is the output the same whatever the padding holds?"""
-    if exam.has("mask meaning", severity="note"):
-        return
-    if exam.has(
-        "mask meaning", "mask axis/shape", "nan / precision", "softmax / scale"
-    ):
-        return
-    if exam.has("batch/sequence layout", "head split/merge", "norm / residual / FFN"):
+    if exam.has(*MIXERS) or exam.has("mask meaning", severity="note"):
         return
     change = change_of_padding(exam)
-    if change is None:
+    if change is None or change[0] < 1e-4:
         return
     far, pooled = change
-    if far < 1e-4:
-        return
     if pooled:
-        title = "Padding enters the pooled output"
+        kind, title = "loss and training", "Padding enters the pooled output"
         evidence = "attention hides it, yet other content of it moves the output by "
-        evidence += f"{far:.3g}"
         fix = "divide the sum over real tokens by their number"
-        yield found("loss and training", "fault", title, evidence, fix)
-    elif exam.attentions:
+    else:
+        kind = "mask meaning"
         title = "The content of padding moves the output of real tokens"
-        evidence = f"by up to {far:.3g}"
-        fix = "hide padding from every layer that mixes tokens"
-        yield found("mask meaning", "fault", title, evidence, fix)
+        evidence, fix = "by up to ", "hide padding from all that mixes tokens"
+    yield found(kind, "fault", title, f"{evidence}{far:.3g}", fix)
 
 
 @probe("run", "numbers", "attentions", "sequence")

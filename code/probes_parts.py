@@ -437,23 +437,22 @@ def ill_normed(module):
 @probe("run")
 def norms_over_tokens(exam):
     """Are statistics taken over the features of one token?"""
+    kind, fix = "norm / residual / FFN", "nn.LayerNorm(d_model)"
+    severity = "fault" if exam.pads is not None else "warning"
     for step in exam.flow.steps:
         rank = step.inputs[0].dim() if step.inputs else 0
+        shape = size(step.inputs[0]) if step.inputs else ""
         if step.op == "batch_norm" and rank == 3:
             title = "Batch norm over tokens: padding and other samples count"
-            severity = "fault" if exam.pads is not None else "warning"
-            evidence = f"statistics over batch and time of {size(step.inputs[0])} when "
-            evidence += "training, others in eval()"
+            evidence = f"in training its statistics are over batch and time of {shape}"
         elif step.op == "layer_norm" and len(step.given(1, "normalized_shape", ())) > 1:
-            title, severity = "A layer norm over several axes: tokens mix", "warning"
+            title = "A layer norm over several axes: tokens mix"
             evidence = f"it normalises {tuple(step.given(1, 'normalized_shape'))}"
         elif step.op in ("instance_norm", "group_norm") and rank == 3:
-            title, severity = f"{step.op} takes statistics over tokens", "warning"
-            evidence = f"of {size(step.inputs[0])}"
+            title, evidence = f"{step.op} takes statistics over tokens", f"of {shape}"
         else:
             continue
-        fix = "nn.LayerNorm(d_model)"
-        yield found("norm / residual / FFN", severity, title, evidence, fix, step.row)
+        yield found(kind, severity, title, evidence, fix, step.row)
         return
 
 
