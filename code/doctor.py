@@ -49,14 +49,7 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
         )  # a call gives lazy parameters their size for good
     exam = Exam(module, inputs, kwargs, quick)
     with left_as_it_was(module, inputs, kwargs), quietly(), few_threads(module):
-        began = time.monotonic()
-        for probe in PROBES:
-            if time.monotonic() - began > SECONDS:
-                exam.skip(probe.__doc__, "the time was up")
-            elif quick and probe.costly:
-                exam.skip(probe.__doc__, "left out by quick=True")
-            else:
-                take(exam, probe)
+        take_all(exam)
     return Diagnosis(getattr(module, "__name__", type(module).__name__), exam)
 
 
@@ -91,6 +84,17 @@ def unpacked(module, inputs, kwargs):
             if isinstance(parts, tuple) and callable(parts[0]):
                 return parts[0], tuple(parts[1]), dict(*parts[2:])
     return module, inputs, kwargs
+
+
+def take_all(exam):
+    began = time.monotonic()
+    for probe in PROBES:
+        if time.monotonic() - began > SECONDS:
+            exam.skip(probe.__doc__, "the time was up")
+        elif exam.quick and probe.costly:
+            exam.skip(probe.__doc__, "left out by quick=True")
+        else:
+            take(exam, probe)
 
 
 def take(exam, probe):
@@ -145,9 +149,20 @@ class Diagnosis:
         lines = [f"{self.module}: {self.summary()}"]
         for finding in self.findings:
             lines += ["", *paragraph(finding)]
-        lines += ["", f"checked: {len(self.checked)} questions"]
-        lines += [f"not checked: {what} ({why})" for what, why in self.skipped]
-        return "\n".join(lines)
+        return "\n".join(
+            [*lines, "", f"Checked: {len(self.checked)} questions.", *self.left()]
+        )
+
+    def left(self) -> list[str]:
+        """Say what could not be checked, in a line for each reason."""
+        by_reason = {}
+        for what, why in self.skipped:
+            by_reason.setdefault(why, []).append(what)
+        lines = []
+        for why, asked in by_reason.items():
+            few = " ".join(asked) if len(asked) < 4 else f"{len(asked)} questions."
+            lines.append(f"Not checked, for {why}: {few}")
+        return lines
 
     def _repr_mimebundle_(self, **kwargs):
         return {"text/plain": str(self), "text/html": table(self)}
@@ -155,8 +170,9 @@ class Diagnosis:
 
 def paragraph(finding, width=88) -> list[str]:
     head = f"{MARKS[finding.severity]} {finding.severity}, {finding.kind}"
-    parts = [finding.title + ".", finding.evidence, finding.where]
-    parts += [f"Fix: {finding.fix}"] * bool(finding.fix)
+    parts = [f"{finding.title}.", f"Evidence: {finding.evidence}."]
+    parts += [f"Where: {finding.where}"] * bool(finding.where)
+    parts += [f"Fix: {finding.fix}."] * bool(finding.fix)
     parts.append(f"Read: chapters/{finding.chapter}.ipynb")
     room = {"initial_indent": "    ", "subsequent_indent": "    ", "width": width}
     return [head] + [line for p in parts if p for line in textwrap.wrap(p, **room)]
@@ -175,8 +191,7 @@ def table(diagnosis) -> str:
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>" if rows else ""
     )
     summary = html.escape(f"{diagnosis.module}: {diagnosis.summary()}")
-    skipped = "; ".join(f"{what} ({why})" for what, why in diagnosis.skipped)
-    less = f"<br>Not checked: {html.escape(skipped)}" if skipped else ""
+    less = "".join(f"<br>{html.escape(line)}" for line in diagnosis.left())
     about = f"<p>{len(diagnosis.checked)} questions checked.{less}</p>"
     return f"<div><p><strong>{summary}</strong></p><table>{body}</table>{about}</div>"
 

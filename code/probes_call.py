@@ -23,10 +23,14 @@ def failure(exam):
     elif exam.raised:
         row, trace = exam.flow.recording.rows[-1], exam.failure
         kind = kind_of_failure(exam, row, str(exam.flow.error))
-        title = f"{row.op} raises {type(exam.flow.error).__name__}"
+        part = f" in {row.module}" if row.module else ""
+        title = f"{row.op} raises {type(exam.flow.error).__name__}{part}"
         evidence = first_line(exam.flow.error)
         evidence += f" ({trace.mismatch})" if trace.mismatch else ""
-        yield found(kind, "fault", title, evidence, trace.cause, row)
+        fix = trace.cause
+        if kind == "positional encoding" and row.op.startswith("setitem"):
+            fix = "an odd width has one sine more than cosines: cos(...)[:, : d // 2]"
+        yield found(kind, "fault", title, evidence, fix, row)
 
 
 def kind_of_failure(exam, row, text) -> str:

@@ -150,7 +150,9 @@ def padding_content(exam):
     if change is None or change[0] < 1e-4:
         return
     far, pooled = change
+    row = None
     if pooled:
+        row = next((s.row for s in reversed(exam.flow.steps) if pools(s)), None)
         kind, title = "loss and training", "Padding enters the pooled output"
         evidence = "attention hides it, yet other content of it moves the output by "
         fix = "divide the sum over real tokens by their number"
@@ -158,7 +160,11 @@ def padding_content(exam):
         kind = "mask meaning"
         title = "The content of padding moves the output of real tokens"
         evidence, fix = "by up to ", "hide padding from all that mixes tokens"
-    yield found(kind, "fault", title, f"{evidence}{far:.3g}", fix)
+    yield found(kind, "fault", title, f"{evidence}{far:.3g}", fix, row)
+
+
+def pools(step) -> bool:
+    return step.op in ("mean", "sum", "amax", "max") and step.inputs[0].dim() == 3
 
 
 @probe("run", "numbers", "attentions", "sequence")

@@ -184,6 +184,19 @@ def keys_not_transposed():
     return Wrong(), (tokens(),), {}
 
 
+@broken("head split/merge")
+def context_left_with_heads_in_front():
+    class Wrong(Heads):
+        def forward(self, x, pad=None):
+            b, t, _ = x.shape
+            q, k, v = (y.view(b, t, self.h, self.k) for y in self.project(x))
+            weights = torch.einsum("bthk,bshk->bhts", q / math.sqrt(self.k), k)
+            context = torch.einsum("bhts,bshk->bhtk", weights.softmax(-1), v)
+            return self.to_out(context.reshape(b, t, D))
+
+    return Layer(Wrong), (tokens(),), {}
+
+
 # --- projections ---------------------------------------------------------------------
 
 
@@ -331,6 +344,24 @@ def mean_over_the_batch():
     return Wrong(), (words(padded=False),), {}
 
 
+@broken("batch/sequence layout")
+def patches_reshaped_not_moved():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.layer = nn.Conv2d(3, D, 4, 4), Layer()
+
+        def forward(self, images):
+            return self.layer(self.conv(images).reshape(len(images), -1, D))
+
+    return Wrong(), (tokens(B, 3, 12, 20),), {}
+
+
+@broken("batch/sequence layout")
+def first_sample_read_for_first_token():
+    return Reader(pool=lambda x, pad: x[0]), (words(),), {}
+
+
 # --- mask meaning --------------------------------------------------------------------
 
 
@@ -446,6 +477,15 @@ def ones_added_to_the_scores():
             return scores + keep[:, None, None, :].float()
 
     return Wrong(), (tokens(), ~PADDING), {}
+
+
+@broken("mask meaning")
+def large_number_added_for_padding():
+    class Wrong(Heads):
+        def mask(self, scores, pad):
+            return scores + pad[:, None, None, :] * 1e9
+
+    return Layer(Wrong), (tokens(), PADDING), {}
 
 
 # --- mask axis/shape -----------------------------------------------------------------
@@ -651,6 +691,25 @@ def softmax_of_softmax():
     return Wrong(), (tokens(),), {}
 
 
+@broken("softmax / scale")
+def softmax_by_hand_over_queries():
+    class Wrong(Heads):
+        def weigh(self, scores):
+            powers = scores.exp()
+            return powers / powers.sum(-2, keepdim=True)
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("softmax / scale")
+def dropout_before_the_softmax():
+    class Wrong(Heads):
+        def weigh(self, scores):
+            return F.dropout(scores, 0.1, self.training).softmax(-1)
+
+    return Wrong(), (tokens(),), {}
+
+
 # --- positional encoding -------------------------------------------------------------
 
 
@@ -658,6 +717,15 @@ def sinusoids(n, d, exponent=1.0):
     position = torch.arange(n)[:, None].float()
     angle = position / 10000 ** (exponent * torch.arange(0, d, 2) / d)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+
+
+def rotate(x, sign):
+    """Turn pairs of features by an angle that grows with the position."""
+    d = x.shape[-1]
+    angle = torch.arange(x.shape[1])[:, None] * 100 ** -(torch.arange(0, d, 2) / d)
+    (even, odd), sine = (x[..., 0::2], x[..., 1::2]), sign * angle.sin()
+    pairs = even * angle.cos() - odd * sine, even * sine + odd * angle.cos()
+    return torch.stack(pairs, -1).flatten(2)
 
 
 class Positions(nn.Module):
@@ -752,6 +820,30 @@ def cosines_do_not_fit_an_odd_width():
         return table
 
     return build, (), {}
+
+
+@broken("positional encoding")
+def positions_looked_up_by_word():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.place = nn.Embedding(23, D), nn.Embedding(30, D)
+            self.layer = Layer()
+
+        def forward(self, ids):
+            return self.layer(self.emb(ids) + self.place(ids))
+
+    return Wrong(), (words(padded=False),), {}
+
+
+@broken("positional encoding")
+def keys_rotated_backwards():
+    class Wrong(Heads):
+        def project(self, x):
+            q, k, v = super().project(x)
+            return rotate(q, 1), rotate(k, -1), v
+
+    return Layer(Wrong), (tokens(),), {}
 
 
 # --- norm / residual / FFN -----------------------------------------------------------
@@ -1365,18 +1457,7 @@ def rotated_queries_and_keys():
     class Right(Heads):
         def project(self, x):
             q, k, v = super().project(x)
-            return self.rotate(q), self.rotate(k), v
-
-        def rotate(self, x):
-            angle = torch.arange(x.shape[1])[:, None] * 100 ** -(
-                torch.arange(0, D, 2) / D
-            )
-            even, odd = x[..., 0::2], x[..., 1::2]
-            pairs = (
-                even * angle.cos() - odd * angle.sin(),
-                even * angle.sin() + odd * angle.cos(),
-            )
-            return torch.stack(pairs, -1).flatten(2)
+            return rotate(q, 1), rotate(k, 1), v
 
     return Layer(Right), (tokens(),), {}
 
@@ -1489,3 +1570,79 @@ def mask_inside_a_dict():
             return {"hidden": super().forward(batch["x"], batch["pad"])}
 
     return Right(), ({"x": tokens(), "pad": PADDING},), {}
+
+
+@right
+def attention_among_channels():
+    class Right(Heads):
+        def forward(self, x, pad=None):
+            b, t, _ = x.shape
+            q, k, v = (
+                y.view(b, t, self.h, self.k).permute(0, 2, 3, 1)
+                for y in self.project(x)
+            )
+            q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+            context = (q @ k.mT).softmax(-1) @ v
+            return self.to_out(context.permute(0, 3, 1, 2).flatten(2))
+
+    return Layer(Right), (tokens(),), {}
+
+
+@right
+def registers_behind_the_tokens():
+    class Right(Reader):
+        def __init__(self):
+            super().__init__()
+            self.registers = nn.Parameter(torch.randn(1, 2, D))
+
+        def forward(self, ids):
+            x = torch.cat([self.emb(ids), self.registers.expand(len(ids), -1, -1)], 1)
+            pad = F.pad(ids == 0, (0, 2), value=False)
+            for layer in self.layers:
+                x = layer(x, pad)
+            return self.head(x[:, -1])
+
+    return Right(), (words(),), {}
+
+
+@right
+def variables_as_tokens():
+    class Right(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inp, self.layer = nn.Linear(11, D), Layer()
+
+        def forward(self, x):
+            return self.layer(self.inp(x.transpose(1, 2)))
+
+    return Right(), (tokens(B, 11, 4),), {}
+
+
+@right
+def similarity_of_all_pairs_of_samples():
+    class Right(Reader):
+        def forward(self, ids):
+            z = F.normalize(super().forward(ids), dim=-1)
+            return z @ z.T
+
+    return Right(pool=masked_mean), (words(),), {}
+
+
+@right
+def half_precision():
+    return Reader(pool=masked_mean).bfloat16(), (words(),), {}
+
+
+@right
+def pairs_of_tables_with_kinds_of_tokens():
+    class Right(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.kind = nn.Embedding(23, D), nn.Embedding(2, D)
+            self.place, self.layer = nn.Embedding(30, D), Layer()
+
+        def forward(self, ids):
+            x = self.emb(ids) + self.place(torch.arange(ids.shape[1]))
+            return self.layer(x + self.kind(torch.zeros_like(ids)))
+
+    return Right(), (words(padded=False),), {}
