@@ -243,7 +243,7 @@ def sample_marks(exam, attention, axis) -> Tensor:
     hits = []
     for flow in flows or []:
         changed = differ(context, flow.steps[attention.mix.index].value)
-        hits.append(changed.transpose(0, axis).flatten(1).any(1))
+        hits.append(changed.transpose(0, axis).flatten(1).any(1).cpu())
     share = context.shape[axis] / exam.sequence.n_samples
     apart = len(hits) == 2 and not (hits[0] & hits[1]).any()
     if apart and all(hit.sum() == share for hit in hits):

@@ -241,26 +241,21 @@ def positions(exam):
         varies = table.axes_that_vary()
         if placed and not varies:
             continue  # a kind of token, a bias: something else tells positions apart
+        severity, row = "fault", table.step.row
         if table.is_zero:
+            said = "The table of positions is zero", "all that is added is 0", "fill it"
             severity = "note" if table.learnt else "fault"
-            title, evidence = (
-                "The table of positions is zero",
-                "all numbers added are 0",
-            )
-            fix = "fill it, or train it"
         elif not varies:
-            severity, title = "fault", "Every token gets the same position"
             evidence = f"what is added, {size(table.added)}, does not vary over tokens"
-            fix = "look positions up with arange(T)"
+            said = "Every token gets the same position", evidence, "look up arange(T)"
         elif table.token_axis is not None and table.token_axis not in varies:
-            severity, title = "fault", "Positions vary along the batch, not the tokens"
+            title = "Positions vary along the batch, not the tokens"
             evidence = f"{size(table.added)} is added to {size(table.step.outputs[0])}"
-            fix = "slice and broadcast the table along the axis of tokens"
+            said = title, evidence, "slice and broadcast along the axis of tokens"
         else:
-            yield from waves(table)
-            continue
-        kind = "positional encoding"
-        yield found(kind, severity, title, evidence, fix, table.step.row)
+            said = misshapen_waves(table)
+        if said:
+            yield found("positional encoding", severity, *said, row)
 
 
 @probe("run", "numbers", "sequence", "attentions", costly=True)
@@ -302,17 +297,12 @@ def positions_of_ids(exam):
             return
 
 
-def waves(table):
-    """Check a fixed table as sines and cosines of falling frequency."""
+def misshapen_waves(table):
+    """Check a fixed table as sines and cosines: (title, evidence, fix), or None."""
     if table.learnt or table.rows is None or len(table.rows) < 4:
-        return
-    for fault in (wrong_frequencies, unlike_neighbours, equal_columns):
-        said = fault(table.rows.double())
-        if said:
-            title, evidence, fix = said
-            kind = "positional encoding"
-            yield found(kind, "fault", title, evidence, fix, table.step.row)
-            return
+        return None
+    checks = wrong_frequencies, unlike_neighbours, equal_columns
+    return next(filter(None, (check(table.rows.double()) for check in checks)), None)
 
 
 def wrong_frequencies(rows):
@@ -415,7 +405,8 @@ def home_made_norms(exam):
 def ill_normed(module):
     """Try a norm on random tokens: (severity, what it does, evidence) or None."""
     reseed(3)
-    x = torch.randn(2, 5, next(module.parameters()).numel())
+    gain = next(module.parameters())
+    x = torch.randn(2, 5, gain.numel()).to(gain)
     with torch.no_grad():
         y, larger = module(x), module(x * 10)
         x[:, 0] += 3 * torch.randn_like(x[:, 0])
