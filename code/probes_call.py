@@ -50,16 +50,13 @@ def at_op(*ops):
     return lambda exam, row, text: row.op.rstrip("_") in ops
 
 
+# What torch says where types, and not shapes, do not fit.
+WRONG_TYPE = "dtype", "scalar type", "must be bool", "supports boolean", "only bool"
+WRONG_TYPE += "to be bool", "bool tensor", "not implemented for", "should be the same"
+
+
 def wrong_type(exam, row, text):
-    words = (
-        "dtype",
-        "scalar type",
-        "must be bool",
-        "supports boolean",
-        "only bool",
-        "to be bool",
-    )
-    return any(word in text for word in words) or (
+    return any(word in text for word in WRONG_TYPE) or (
         "expected" in text and "type" in text and "tensor" in text
     )
 
@@ -104,9 +101,9 @@ def of_scores(exam, row) -> bool:
 
 def of_masks(exam, row, text):
     masked = row.op.rstrip("_") in ("masked_fill", "where") or "mask" in text
-    sdpa = row.op == "scaled_dot_product_attention"
+    fused = row.op == "scaled_dot_product_attention" and len(row.inputs) > 3
     added = row.op in ("add", "iadd", "mul", "imul", "sub") and of_scores(exam, row)
-    return masked or sdpa or added
+    return (masked or fused or added) and not wrong_type(exam, row, text)
 
 
 def swapped_axes(exam, row, text):
@@ -118,23 +115,29 @@ def swapped_axes(exam, row, text):
     return wanted in given
 
 
+UNREGISTERED = "before module.__init__", "loading state_dict", "cannot assign"
+UNREGISTERED += "on the same device", "on device", "meta tensor", "deepcopy protocol"
+
+# The first that fits: (kind, does it fit the operation, its shapes and the message).
 FAILURES = [
     ("nan / precision", says("without overflow", "overflow")),
-    ("registration / sharing", says("before module.__init__", "loading state_dict")),
-    ("registration / sharing", says("on the same device", "on device", "meta tensor")),
+    ("registration / sharing", says(*UNREGISTERED)),
+    ("attention weights", says("'nonetype' object", "'tuple'", "not tuple")),
     ("dtype / compile", lambda e, r, t: r.op == "embedding" and wrong_type(e, r, t)),
     ("positional encoding", of_positions),
-    ("mask axis/shape", lambda e, r, t: of_masks(e, r, t) and not wrong_type(e, r, t)),
+    ("mask axis/shape", of_masks),
     ("dtype / compile", wrong_type),
     ("dtype / compile", at_op("embedding")),
+    ("softmax / scale", at_op("softmax")),
     ("batch/sequence layout", swapped_axes),
     ("norm / residual / FFN", at_op("layer_norm", "batch_norm", "rms_norm")),
-    ("norm / residual / FFN", says("inplace operation")),
+    ("norm / residual / FFN", says("inplace operation", "in-place operation")),
     ("head split/merge", says("divisible", "num_heads", "n_heads", "stride", "einsum")),
     ("head split/merge", at_op("view", "reshape", "unflatten", "einsum", "matmul")),
     ("head split/merge", at_op("linear", "rmatmul", "bmm")),
-    ("attention weights", says("'nonetype' object")),
+    ("head split/merge", at_op("scaled_dot_product_attention")),
     ("norm / residual / FFN", at_op("add", "iadd")),
+    ("registration / sharing", says("object has no attribute")),
 ]
 
 

@@ -1061,6 +1061,30 @@ def attention_of_another_module():
     return Wrong(), (tokens(),), {}
 
 
+@broken("registration / sharing")
+def parts_made_before_the_module():
+    class Wrong(nn.Module):
+        def __init__(self):
+            self.layer = Layer()
+            super().__init__()
+
+    return lambda: (Wrong(), (tokens(),)), (), {}
+
+
+@broken("registration / sharing")
+def parameter_made_in_forward():
+    class Wrong(Layer):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(D))
+
+        def forward(self, x, pad=None):
+            self.gain = nn.Parameter(torch.ones(D))
+            return super().forward(x * self.gain, pad)
+
+    return Wrong(), (tokens(),), {}
+
+
 # --- train/eval and fast path --------------------------------------------------------
 
 
@@ -1199,6 +1223,19 @@ def map_of_an_earlier_call():
     return module, (tokens(),), {}
 
 
+@broken("attention weights")
+def pair_of_output_and_weights_added():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mha = nn.MultiheadAttention(D, H, batch_first=True)
+
+        def forward(self, x):
+            return x + self.mha(x, x, x)
+
+    return Wrong(), (tokens(),), {}
+
+
 # --- dtype / compile -----------------------------------------------------------------
 
 
@@ -1241,6 +1278,24 @@ def ids_as_floats():
 @broken("dtype / compile")
 def half_meets_float():
     return Heads().half(), (tokens(),), {}
+
+
+@broken("dtype / compile")
+def one_minus_a_bool_mask():
+    class Wrong(Heads):
+        def mask(self, scores, pad):
+            return scores + (1 - pad[:, None, None, :]) * -1e9
+
+    return Wrong(), (tokens(), ~PADDING), {}
+
+
+@broken("dtype / compile")
+def bits_of_an_integer_mask_flipped():
+    class Wrong(Heads):
+        def mask(self, scores, keep):
+            return super().mask(scores, (~keep).bool())
+
+    return Wrong(), (tokens(), (~PADDING).long()), {}
 
 
 # --- loss and training ---------------------------------------------------------------
