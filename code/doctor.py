@@ -20,11 +20,12 @@ import types
 import warnings
 
 import torch
-from exam import SEVERITIES, Exam, Finding, left_as_it_was
+from exam import SEVERITIES, Exam, Finding
 from probes import PROBES
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin as Lazy
 from tracer import loaded
+from undo import left_as_it_was
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 

@@ -1,16 +1,13 @@
 """What the doctor's probes ask about a module: runs, inputs, padding; for `doctor.py`.
 
 An `Exam` calls the module again and again on variants of the reader's own inputs, each
-time from the same random state, and puts everything back: see `left_as_it_was`.
+time from the same random state, and puts everything back.
 """
 
 import contextlib
 import copy
 import functools
 import io
-import random
-import sys
-import types
 import warnings
 from dataclasses import dataclass
 
@@ -19,122 +16,9 @@ from axes import held, tensors_in
 from flow import Flow, attentions, observe
 from torch import Tensor, nn
 from tracer import trace
+from undo import left_as_it_was, reseed
 
 PEN = -1e4  # a score below this hides a key for good
-
-
-# --- leaving everything as it was ----------------------------------------------------
-
-
-@contextlib.contextmanager
-def left_as_it_was(*things):
-    """Put back state, modes, gradients, hooks, inputs and random numbers at the end."""
-    undo, seen = [], set()
-    for thing in things:
-        remember(thing, undo, seen)
-    generators = random_states()
-    grad = torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        for put_back in undo:
-            with contextlib.suppress(Exception):
-                put_back()
-        restore_random(generators)
-        torch.set_grad_enabled(grad)
-
-
-def remember(value, undo, seen, depth=200):
-    """Note how to undo whatever may happen to a value and to all that it holds."""
-    if id(value) in seen or depth == 0:
-        return
-    kinds = Tensor, nn.Module, list, dict, set, tuple, types.FunctionType
-    if not isinstance(value, kinds):
-        return
-    seen.add(id(value))
-    if isinstance(value, Tensor):
-        remember_tensor(value, undo)
-        return
-    for held_value in contents(value):
-        remember(held_value, undo, seen, depth - 1)
-    if isinstance(value, list):
-        undo.append(functools.partial(value.__setitem__, slice(None), list(value)))
-    elif isinstance(value, (dict, set)):
-        undo.append(functools.partial(refill, value, copy.copy(value)))
-
-
-def contents(value):
-    if isinstance(value, nn.Module):
-        return [vars(value)]
-    if isinstance(value, types.FunctionType):
-        cells = value.__closure__ or ()
-        return [c.cell_contents for c in cells if not is_empty(c)]
-    return list(value.values()) if isinstance(value, dict) else list(value)
-
-
-def is_empty(cell) -> bool:
-    try:
-        cell.cell_contents
-    except ValueError:
-        return True
-    return False
-
-
-def refill(holder, content):
-    if holder != content or isinstance(holder, dict):
-        holder.clear()
-        holder.update(content)
-
-
-def remember_tensor(tensor, undo):
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or tensor.is_meta:
-        return
-    with contextlib.suppress(Exception):
-        kept = tensor.detach().clone()
-        grad = tensor.grad if tensor.is_leaf else None
-        needed = tensor.requires_grad
-        old = None if grad is None else grad.detach().clone()
-        undo.append(functools.partial(restore_tensor, tensor, kept, needed, grad, old))
-
-
-def restore_tensor(tensor, kept, needed, grad, old):
-    # Written only where it differs: a graph may wait for backward with this tensor.
-    if tensor.shape != kept.shape or not same(tensor.detach(), kept):
-        tensor.data = kept
-    if tensor.is_leaf:
-        tensor.requires_grad_(needed)
-        tensor.grad = grad
-        if grad is not None and not same(grad, old):
-            grad.copy_(old)
-
-
-def same(left, right) -> bool:
-    return left.dtype == right.dtype and torch.equal(
-        left.nan_to_num(3.25), right.nan_to_num(3.25)
-    )
-
-
-def random_states():
-    numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    own = numpy.random.get_state() if numpy else None
-    return torch.get_rng_state(), cuda, random.getstate(), own
-
-
-def restore_random(states):
-    torch.set_rng_state(states[0])
-    if states[1] is not None:
-        torch.cuda.set_rng_state_all(states[1])
-    random.setstate(states[2])
-    if states[3] is not None:
-        sys.modules["numpy"].random.set_state(states[3])
-
-
-def reseed(seed):
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
 
 
 # --- inputs --------------------------------------------------------------------------
@@ -348,7 +232,7 @@ class Exam:
         args, kwargs = self.inputs(swap)
         self.forwards += 1
         how = how or (lambda call, *a, **k: call(*a, **k))
-        with self.quiet(), left_as_it_was(*self.light_state()):
+        with self.quiet(), left_as_it_was(self.root):
             set_modes(self.modes, train)
             reseed(seed)
             with torch.set_grad_enabled(grad):
@@ -357,10 +241,6 @@ class Exam:
                 except (Exception, SystemExit):
                     return None
         return result if whole else floats(result)
-
-    def light_state(self):
-        """What a forward may change: attributes and buffers, not the parameters."""
-        return [self.root] if self.root is not None else []
 
     @contextlib.contextmanager
     def quiet(self):

@@ -109,7 +109,8 @@ STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
 def samples_heard(exam):
     """Does the output have an entry for each sample, made from that sample?"""
     kind, seq, shape = "batch/sequence layout", exam.sequence, exam.output.shape
-    known = exam.has(kind, "nan / precision") or exam.has(kind, severity="warning")
+    known = exam.has(kind, "nan / precision")
+    known |= exam.has(kind, "train/eval and fast path", severity="warning")
     if known or not exam.attentions:
         return
     if seq.n_samples not in shape and seq.n_tokens in shape[:1]:
@@ -364,7 +365,11 @@ def explain_scale(exam, attention, factor) -> tuple[str, str]:
         (model**-0.5, "divided by sqrt(d_model), not sqrt(K)", "warning"),
         (1 / width, "divided by K: scaled twice", "warning"),
         (float(width), "multiplied by K", "fault"),
-        (n_heads**-0.5, "divided by sqrt(H), not sqrt(K)", "warning"),
+        (
+            n_heads**-0.5,
+            "divided by sqrt(H), not sqrt(K), or H and K are swapped",
+            "warning",
+        ),
         (model**0.5, "multiplied by sqrt(d_model), not divided", "fault"),
     ]
     for value, name, severity in known:

@@ -2,7 +2,7 @@
 
 import torch
 from axes import tensors_in
-from exam import Finding, differ, reseed
+from exam import Finding, differ
 from flow import memory
 from probing import found, probe, size
 from stream import (
@@ -19,6 +19,7 @@ from stream import (
     way_around,
 )
 from torch import nn
+from undo import reseed
 
 # --- what belongs to the module ------------------------------------------------------
 

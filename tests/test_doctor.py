@@ -352,6 +352,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_module_is_survived(name, capsys):
     diagnosis = diagnose(*HOSTILE[name]())
