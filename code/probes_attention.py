@@ -180,6 +180,22 @@ def scrambled_merge(exam):
             return
 
 
+@probe("run", "numbers", "attentions", "sequence")
+def heads_mixed(exam):
+    """Does a projection mix the heads after the merge?"""
+    for attention in exam.attentions:
+        if attention.opened or heads(attention) < 2 or attention.value is None:
+            continue
+        labels, steps, users = followed(exam.flow, attention.mix, attention.mix.value)
+        ends = not users or all(user.op in ("add", "layer_norm") for user in users)
+        if ends and labels.shape[-1] == heads(attention) * attention.value.shape[-1]:
+            title = "No projection follows the merge: heads never mix"
+            evidence = f"{heads(attention)} heads lie side by side in {size(labels)}"
+            fix = "end attention with a linear map from d_model to d_model"
+            yield found("projections", "warning", title, evidence, fix, attention.row)
+            return
+
+
 @probe("run", "attentions", "sequence")
 def narrow_heads(exam):
     """Do the heads together have the width of the model?"""

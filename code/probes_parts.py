@@ -1,5 +1,7 @@
 """Probes of the parts: registration, positions, norms, residuals, what is unused."""
 
+import math
+
 import torch
 from axes import tensors_in
 from exam import Finding, differ
@@ -257,6 +259,25 @@ def positions(exam):
             said = misshapen_waves(table)
         if said:
             yield found("positional encoding", severity, *said, row)
+
+
+@probe("run", "numbers", "sequence")
+def positions_and_words(exam):
+    """Are positions as large as what they are added to, and fixed if they are waves?"""
+    kind = "positional encoding"
+    for table in tables(exam):
+        words = table.step.value.float() - table.added.float()
+        ratio = (table.added.float().std() / words.std()).item()
+        if 10 < ratio < math.inf:
+            title = "Positions drown the tokens"
+            evidence = f"what is added is {ratio:.3g} times as large as the embeddings"
+            fix = "multiply the embeddings by sqrt(d_model), or start them larger"
+            yield found(kind, "warning", title, evidence, fix, table.step.row)
+        first = [] if table.rows is None else table.rows[0].unique().tolist()
+        if table.learnt and first == [0, 1]:
+            title, fix = "A table of sines and cosines is trained", "register_buffer"
+            evidence = f"{size(table.rows)} is a parameter, and starts as waves"
+            yield found(kind, "warning", title, evidence, fix, table.step.row)
 
 
 @probe("run", "numbers", "sequence", "attentions", costly=True)

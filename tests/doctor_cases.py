@@ -260,6 +260,16 @@ def one_small_matrix_for_all_heads():
     return Wrong(), (tokens(),), {}
 
 
+@broken("projections")
+def heads_never_mixed():
+    class Wrong(Heads):
+        def __init__(self):
+            super().__init__()
+            self.to_out = nn.Identity()
+
+    return Layer(Wrong), (tokens(),), {}
+
+
 # --- batch/sequence layout -----------------------------------------------------------
 
 
@@ -844,6 +854,26 @@ def keys_rotated_backwards():
             return rotate(q, 1), rotate(k, -1), v
 
     return Layer(Wrong), (tokens(),), {}
+
+
+@broken("positional encoding")
+def words_drowned_by_positions():
+    model = Placed(Positions(sinusoids(30, D)))
+    nn.init.normal_(model.emb.weight, std=0.01)
+    return model, (words(padded=False),), {}
+
+
+@broken("positional encoding")
+def waves_are_trained():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(sinusoids(30, D))
+
+        def forward(self, x):
+            return x + self.table[: x.shape[1]]
+
+    return Placed(Wrong()), (words(padded=False),), {}
 
 
 # --- norm / residual / FFN -----------------------------------------------------------
