@@ -8,6 +8,7 @@ stores it beside this file: results.md to read, results.json to compare.
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import sys
@@ -31,7 +32,6 @@ HEAD = """\
 def main():
     options = parse()
     torch.set_num_threads(options.threads)
-    warnings.filterwarnings("ignore", message=".*nested tensors is in prototype")
     print(f"{describe(options)}\n\n{HEAD}")
     rows = []
     for row in measure(options):
@@ -57,16 +57,29 @@ def parse():
 def measure(options):
     """Run the chosen cases, and yield a row for each comparison."""
     for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
-        for case in CASES:
+        for index, case in enumerate(CASES):
             if options.cases not in case.name:
                 continue
             if reason := missing(case, device):
                 print(f"skipped: {case.name} on {device}, {reason}", file=sys.stderr)
                 continue
-            for against, figures in case.run(device, options.seconds).items():
+            for against, figures in in_new_process(index, device, options).items():
                 target = case.targets.get(against) if device == "cpu" else None
                 row = {"case": case.name, "device": device, "against": against}
                 yield row | figures | verdict(case, figures["median"], target)
+
+
+def in_new_process(index, device, options):
+    """Run one case where none ran before: memory kept from it would change the next."""
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(1) as pool:
+        return pool.apply(run_case, (index, device, options.seconds, options.threads))
+
+
+def run_case(index, device, seconds, threads):
+    torch.set_num_threads(threads)
+    warnings.filterwarnings("ignore", message=".*nested tensors is in prototype")
+    return CASES[index].run(device, seconds)
 
 
 def verdict(case, median, target):
