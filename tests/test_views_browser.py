@@ -39,7 +39,7 @@ def show(browser, tmp_path):
     """A function that opens a page with views; nothing may go wrong until the end."""
     contexts, noise = [], []
 
-    def show(*shown, theme="light", width=820, **options):
+    def show(*shown, theme="light", width=820, drawn=True, **options):
         body = "".join(x if isinstance(x, str) else x.html() for x in shown)
         file = tmp_path / "page.html"
         colours = COLOURS[theme]
@@ -53,6 +53,9 @@ def show(browser, tmp_path):
         page.on("request", lambda request: noise.append(f"request: {request.url}"))
         page.goto(file.as_uri())
         noise.remove(f"request: {file.as_uri()}")
+        if drawn and options.get("java_script_enabled", True):
+            # A view unpacks its data in its own time.
+            page.locator(".eta-root:empty").first.wait_for(state="detached")
         return page
 
     yield show
@@ -180,7 +183,7 @@ def test_views_of_one_page_do_not_touch_each_other(show):
 def test_a_view_is_drawn_where_its_script_runs_at_the_end_of_the_output(show):
     """As VS Code does: it puts the HTML in place, then each script again at the end."""
     html = attention().html().replace("<script>", "<script type='text/later'>")
-    page = show(f"<div class='output'>{html}</div>")
+    page = show(f"<div class='output'>{html}</div>", drawn=False)
     assert page.locator(".eta-box").count() == 0
     page.evaluate(
         """() => {
