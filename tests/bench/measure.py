@@ -1,8 +1,8 @@
 """Compare calls fairly on a machine that is never quite quiet.
 
 All calls of a case run in one new process, once a round, in a new random order each
-round. What is kept is the quotient of two times of the same round, so that a slow moment
-slows both, and of those quotients the median and the quartiles.
+round. What is kept is the quotient of two times of the same round, so that a slow
+moment slows both, and of those quotients the median and the quartiles.
 """
 
 import random
