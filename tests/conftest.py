@@ -1,16 +1,41 @@
 """What the tests of several files share: programs of the system, and the built book."""
 
+import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 NUMBERED = [path for path in CHAPTERS if path.stem[:2].isdigit()]
+
+# A page that holds views and nothing else, under a policy that forbids what is outside.
+VIEWS_PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head>
+<title>Views</title><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<style>body {{ margin: 16px; background: {paper}; color: {ink}; }}</style></head>
+<body><main><h1>Views</h1>{body}</main></body></html>"""
+POLICY = "default-src 'self' 'unsafe-inline'"
+COLOURS = {
+    "light": {"paper": "#fff", "ink": "#222832"},
+    "dark": {"paper": "#14181e", "ink": "#ced6dd"},
+}
+RUN_MODULE = """
+import { readFileSync } from "node:fs";
+const { file, body, data } = JSON.parse(readFileSync(0, "utf8"));
+const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
+const bytes = (text) => new DataView(read(text).buffer);
+const run = (async () => {}).constructor("module", "data", "bytes", body);
+const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+console.log(JSON.stringify(await run(await import(file), data, bytes), plain));
+"""
 
 
 def pages():
@@ -52,10 +77,68 @@ def browser(chromium):
         chrome.close()
 
 
+@pytest.fixture
+def show(browser, tmp_path):
+    """A function that opens a page with views; nothing may go wrong until the end."""
+    contexts, noise = [], []
+
+    def show(*shown, theme="light", width=820, height=900, drawn=True, **options):
+        body = "".join(x if isinstance(x, str) else x.html() for x in shown)
+        file = tmp_path / "page.html"
+        words = {"theme": theme, "policy": POLICY, "body": body} | COLOURS[theme]
+        file.write_text(VIEWS_PAGE.format(**words))
+        viewport = {"width": width, "height": height}
+        contexts.append(browser.new_context(viewport=viewport, **options))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: noise.append(f"exception: {error}"))
+        page.on("console", lambda message: noise.append(f"console: {message.text}"))
+        page.on("dialog", lambda dialog: noise.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: noise.append(f"request: {request.url}"))
+        page.goto(file.as_uri())
+        noise.remove(f"request: {file.as_uri()}")
+        if drawn and options.get("java_script_enabled", True):
+            # A large view unpacks its data in its own time.
+            page.locator(".eta-root:empty").first.wait_for(state="detached")
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert [text for text in noise if "willReadFrequently" not in text] == []
+
+
+def violations(page):
+    """Return what axe-core finds serious or critical, one line an element."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:100]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
 @pytest.fixture(scope="session")
 def node():
     """The path of Node.js, 18 or newer."""
     return program("node", "nodejs")
+
+
+@pytest.fixture(scope="session")
+def js(node):
+    """A function that runs a body with a file of code/js as `module`, and `data`."""
+
+    def js(file, body, data=None):
+        path = ROOT / "code/js" / file
+        job = {"file": path.as_uri(), "body": body, "data": data}
+        command = [node, "--input-type=module", "--eval", RUN_MODULE]
+        done = subprocess.run(
+            command, input=json.dumps(job), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return js
 
 
 @pytest.fixture(scope="session")

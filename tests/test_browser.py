@@ -7,8 +7,7 @@ server and from the disk, with scripts and without.
 import threading
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from conftest import PAGES
+from conftest import PAGES, violations
 from serve import server
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -80,17 +79,6 @@ def test_a_page_is_accessible_and_fits(visit, site, name, theme, size):
     assert page.errors == []
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert violations(page) == []
-
-
-def violations(page):
-    """Return what axe-core finds serious or critical, one line an element."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{rule['id']}: {node['target']} {node['html'][:100]}"
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
 
 
 @each_page

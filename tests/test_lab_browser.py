@@ -10,61 +10,22 @@ import re
 import lab
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from conftest import violations
 from test_lab import START, job_of, outputs, record_steps, without
 from views import EncoderLab, es_module, style
 
-POLICY = "default-src 'self' 'unsafe-inline'"
-PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head><title>Lab</title>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<style>body {{ margin: 16px; background: {paper}; color: {ink}; }}</style></head>
-<body><main><h1>Lab</h1>{views}</main></body></html>"""
-COLOURS = {
-    "light": {"paper": "#fff", "ink": "#222832"},
-    "dark": {"paper": "#14181e", "ink": "#ced6dd"},
-}
-
-
-@pytest.fixture(scope="module")
-def lab_browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
-
 
 @pytest.fixture
-def open_lab(lab_browser, tmp_path):
-    """A function that opens a page with views; page.noise collects what went wrong."""
-    contexts = []
+def open_lab(show):
+    """A function that opens a page with views, by default one EncoderLab."""
 
-    def open_lab(*views, theme="light", width=820, **options):
-        text = "".join(view.html() for view in views or [EncoderLab()])
-        file = tmp_path / "lab.html"
-        colours = COLOURS[theme]
-        file.write_text(PAGE.format(theme=theme, policy=POLICY, views=text, **colours))
-        viewport = {"width": width, "height": 900}
-        context = lab_browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.noise = []
-        page.on("pageerror", lambda error: page.noise.append(str(error)))
-        page.on("console", lambda message: page.noise.append(message.text))
-        page.on("request", lambda request: page.noise.append(request.url))
-        page.goto(file.as_uri())
-        page.noise.remove(file.as_uri())
+    def open_lab(*views, **options):
+        page = show(*(views or [EncoderLab()]), **options)
         if options.get("java_script_enabled", True):
             page.wait_for_selector(".lab-two .lab-grid >> nth=1")
         return page
 
-    yield open_lab
-    for context in contexts:
-        context.close()
+    return open_lab
 
 
 def word(page, place):
@@ -282,7 +243,6 @@ def test_an_unknown_word_gets_an_answer_and_stays_text(open_lab):
     assert "not one of the 53 words" in message
     assert page.locator(".eta-lab img").count() == 0
     assert says(page) == torch_says(START)
-    assert page.noise == []
 
 
 def test_words_can_be_added_and_taken_away_within_limits(open_lab):
@@ -353,9 +313,7 @@ def test_axe_finds_nothing_serious(open_lab, theme, stage):
     page.locator(f'[data-stage="{stage}"]').click()
     page.locator(".lab-wire").first.click()
     page.locator(".lab-pad").first.click()
-    found = Axe().run(page).response["violations"]
-    serious = [v for v in found if v["impact"] in ("serious", "critical")]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in serious] == []
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("stage", ["1.query", "1.hidden", "1.weights", "guess"])
@@ -370,7 +328,6 @@ def test_it_runs_from_the_disk_and_asks_for_nothing(open_lab):
     page.get_by_role("button", name="Pre-LN").click()
     page.locator('[data-stage="guess"]').click()
     page.wait_for_timeout(100)
-    assert page.noise == []
 
 
 def test_without_scripts_and_in_print_the_still_figure_is_there(open_lab):
@@ -423,7 +380,6 @@ def test_what_a_kernel_sends_wrongly_is_answered_in_the_page(open_lab, change, a
     page.evaluate(change)
     assert answer in page.locator(".lab-message").inner_text()
     assert says(page) == torch_says(START)
-    assert page.noise == []
 
 
 class LiveInPage(EncoderLab):
@@ -450,4 +406,3 @@ def test_it_cleans_up_after_itself(open_lab):
     page.mouse.click(50, 50)
     page.wait_for_timeout(100)
     assert page.locator(".eta-root").evaluate("root => root.childElementCount") == 0
-    assert page.noise == []

@@ -5,10 +5,8 @@ import re
 
 import ledger
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from claims import MIME, VERDICTS
-from conftest import NUMBERED, ROOT
-from playwright.sync_api import sync_playwright
+from conftest import NUMBERED, ROOT, violations
 
 ROWS = ledger.read()
 CHAPTERS = {
@@ -176,35 +174,12 @@ def test_a_ledger_has_no_live_form_and_says_so():
         ledger.Ledger(ROWS).live()
 
 
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def page(browser, tmp_path):
-    """The ledger from the disk, on a phone, with nothing around it and no errors."""
-    file = tmp_path / "ledger.html"
-    view = ledger.Ledger(ROWS).html()
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    file.write_text(
-        f'<!doctype html><html lang="en"><head><title>Ledger</title>{head}</head>'
-        f"<body><main><h1>Ledger</h1>{view}</main></body></html>"
-    )
-    page = browser.new_page(viewport={"width": 390, "height": 844})
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(file.as_uri())
+def page(show):
+    """The ledger on a phone, with nothing around it."""
+    page = show(ledger.Ledger(ROWS), width=390)
     page.wait_for_selector(".eta-ledger output")
-    yield page
-    page.close()
-    assert errors == []
+    return page
 
 
 def shown(page):
@@ -249,7 +224,4 @@ def test_the_filters_are_reached_and_worked_by_keys_alone(page):
 
 def test_the_table_fits_a_phone_and_can_be_read_by_all(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    found = Axe().run(page).response["violations"]
-    assert [
-        rule["id"] for rule in found if rule["impact"] in ("serious", "critical")
-    ] == []
+    assert violations(page) == []

@@ -57,6 +57,8 @@ def words(n):
 def read_state(html):
     """Return the state as the page reads it."""
     packed = re.search(r'<script type="text/eta">(.*?)</script>', html)[1]
+    if packed.startswith("{"):
+        return json.loads(packed)
     return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
@@ -113,8 +115,8 @@ def test_a_view_refuses_state_that_a_page_cannot_read():
 
 def test_bytes_of_the_state_reach_the_page_unchanged():
     data = bytes(range(256))
-    packed = read_state(Plain(data=data).html())["data"]["$z"]
-    assert zlib.decompress(base64.b64decode(packed)) == data
+    packed = read_state(Plain(data=data).html())["data"]["$b"]
+    assert base64.b64decode(packed) == data
 
 
 @pytest.mark.parametrize("name", BUNDLES)

@@ -9,22 +9,12 @@ import numpy as np
 import pytest
 import torch
 import views
-from axe_playwright_python.sync_playwright import Axe
+from conftest import violations
 from encoder import TransformerEncoder
 from test_views import HOSTILE, softmax_weights, traced, words
 from tracer import trace
 from views import AttentionMap, ShapeTracer
 
-POLICY = "default-src 'self' 'unsafe-inline'"
-PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head><title>Views</title>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<style>body {{ margin: 16px; background: {paper}; color: {ink}; }}</style></head>
-<body><main><h1>Views</h1>{body}</main></body></html>"""
-COLOURS = {
-    "light": {"paper": "#fff", "ink": "#222832"},
-    "dark": {"paper": "#14181e", "ink": "#ced6dd"},
-}
 MAP, HEADS, FACT = ".eta-field >> nth=0", ".eta-heads .eta-stack", ".eta-fact"
 WEIGHTS = softmax_weights(3, 5, 7, 7)
 TOKENS = "the cat sat on the mat .".split()
@@ -32,36 +22,6 @@ ROWS = ".eta-shapes tr:not(.eta-line)"
 
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
 each_width = pytest.mark.parametrize("width", [390, 820])
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """A function that opens a page with views; nothing may go wrong until the end."""
-    contexts, noise = [], []
-
-    def show(*shown, theme="light", width=820, drawn=True, **options):
-        body = "".join(x if isinstance(x, str) else x.html() for x in shown)
-        file = tmp_path / "page.html"
-        colours = COLOURS[theme]
-        file.write_text(PAGE.format(theme=theme, policy=POLICY, body=body, **colours))
-        viewport = {"width": width, "height": 900}
-        contexts.append(browser.new_context(viewport=viewport, **options))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: noise.append(f"exception: {error}"))
-        page.on("console", lambda message: noise.append(f"console: {message.text}"))
-        page.on("dialog", lambda dialog: noise.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: noise.append(f"request: {request.url}"))
-        page.goto(file.as_uri())
-        noise.remove(f"request: {file.as_uri()}")
-        if drawn and options.get("java_script_enabled", True):
-            # A view unpacks its data in its own time.
-            page.locator(".eta-root:empty").first.wait_for(state="detached")
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert [text for text in noise if "willReadFrequently" not in text] == []
 
 
 def attention(**options):
@@ -107,16 +67,6 @@ def test_views_are_accessible_and_fit(show, theme, width):
     page.locator(".eta-box").nth(3).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
-
-
-def violations(page):
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{rule['id']}: {node['target']} {node['html'][:100]}"
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
 
 
 def test_without_scripts_the_still_figures_are_read(show):

@@ -1,7 +1,5 @@
 """Promises of the mathematics in the views' ES modules, run by node, against NumPy."""
 
-import json
-import subprocess
 import zlib
 from base64 import b64encode
 
@@ -12,32 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_views import softmax_weights
 from views import AttentionMap
-
-RUN = """
-import { readFileSync } from "node:fs";
-const { file, body, data } = JSON.parse(readFileSync(0, "utf8"));
-const read = (text) => new Uint8Array(Buffer.from(text, "base64"));
-const bytes = (text) => new DataView(read(text).buffer);
-const run = (async () => {}).constructor("module", "data", "bytes", body);
-const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
-console.log(JSON.stringify(await run(await import(file), data, bytes), plain));
-"""
-
-
-@pytest.fixture(scope="session")
-def js(node):
-    """A function that runs a body with `module`, `data` and returns what it returns."""
-
-    def js(file, body, data=None):
-        job = {"file": (views.JS / file).as_uri(), "body": body, "data": data}
-        command = [node, "--input-type=module", "--eval", RUN]
-        done = subprocess.run(
-            command, input=json.dumps(job), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return js
 
 
 def encoded(weights):
@@ -230,15 +202,21 @@ def test_the_model_tells_those_who_listen_and_only_of_changes(js):
     assert js("shim.js", body) == [["first", 5], ["second", 5], ["second", 6]]
 
 
-def test_the_page_reads_the_state_that_python_packed(js):
+@pytest.mark.parametrize("plain_size", [0, 9_999], ids=["deflated", "plain"])
+def test_the_page_reads_the_state_that_python_packed(js, plain_size):
     state = {
-        "tokens": ["<é🦉", ""],
+        "tokens": ["<é🦉", "", "</script>"],
         "n": 3,
         "none": None,
         "bytes": bytes(range(256)) * 9,
     }
     body = """const state = await module.readState(data);
     return { ...state, bytes: new Uint8Array(state.bytes.buffer) }"""
-    got = js("shim.js", body, views.packed(state))
-    assert got == state | {"bytes": list(state["bytes"])}
-    assert len(views.packed(state)) < len(zlib.compress(state["bytes"])) * 2 + 200
+    text = views.packed(state, plain_size)
+    assert js("shim.js", body, text) == state | {"bytes": list(state["bytes"])}
+    assert "<" not in text
+
+
+def test_a_large_state_travels_small():
+    state = {"bytes": bytes(range(256)) * 900}
+    assert len(views.packed(state, 65_536)) < 2 * len(zlib.compress(state["bytes"]))
