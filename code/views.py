@@ -42,6 +42,7 @@ class View:
 
     module = ""  # the file in js/ that has `export default { render }`
     styles = ("axes.css", "views.css")
+    plain_size = 65_536  # bytes; a larger state travels deflated and is drawn later
 
     def __init__(self, **state):
         self.state = state
@@ -59,7 +60,7 @@ class View:
         return (
             f'<div class="eta"><style>{style(self.styles)}</style>'
             f'<div class="eta-root"></div><div class="eta-still">{self.still()}</div>'
-            f'<script type="text/eta">{packed(self.state)}</script>'
+            f'<script type="text/eta">{packed(self.state, self.plain_size)}</script>'
             f"<script>{classic_script(self.module)}</script></div>"
         )
 
@@ -326,6 +327,7 @@ class ShapeTracer(View):
     """
 
     module = "shape_tracer.js"
+    plain_size = 0  # its text deflates to a third
     styles = ("axes.css", "views.css", "shape_tracer.css")
 
     def __init__(self, trace, **sizes):
@@ -433,18 +435,30 @@ def encode_rows(rows) -> dict[str, list]:
     return {"lines": [list(x) for x in lines], "arrays": [*arrays], "rows": coded}
 
 
-def packed(state: dict) -> str:
-    """Return the state as deflated JSON in base64; bytes in it likewise, under "$z"."""
+def packed(state: dict, plain_size: int) -> str:
+    """Return the state as JSON with its bytes in base64, under "$b".
 
-    def pack(data: bytes) -> str:
-        return base64.b64encode(zlib.compress(data, 9)).decode()
+    Beyond plain_size bytes are deflated, under "$z", and the JSON too. Browsers inflate
+    asynchronously, behind whatever a page has to run; plain JSON is read on the spot.
+    """
+    text = to_json(state, "$b", bytes)
+    if len(text) <= plain_size:
+        return text.replace("<", "\\u003c")  # else "</script>" in a token would end it
+    deflate = functools.partial(zlib.compress, level=9)
+    return base64_text(deflate(to_json(state, "$z", deflate).encode()))
 
+
+def to_json(state, key, pack) -> str:
     def as_json(value):
         if isinstance(value, bytes):
-            return {"$z": pack(value)}
+            return {key: base64_text(pack(value))}
         raise TypeError(f"a view's state holds JSON or bytes, got {value!r:.60}")
 
-    return pack(json.dumps(state, default=as_json, allow_nan=False).encode())
+    return json.dumps(state, default=as_json, allow_nan=False)
+
+
+def base64_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def plain_text(value) -> str:

@@ -16,16 +16,20 @@ export function makeModel(state) {
   };
 }
 
-// Data travel deflated, in base64: the state as JSON, and bytes in it as { $z: text }.
-export function inflate(text) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream();
+// A small state travels as JSON, a large one deflated, in base64. Bytes stand in it as
+// { $b: base64 } or, deflated, as { $z: base64 }.
+const toBytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
+function inflate(text) {
+  const stream = new Blob([toBytes(text)]).stream();
   return new Response(stream.pipeThrough(new DecompressionStream("deflate")));
 }
 
 export async function readState(text) {
-  const state = await inflate(text).json();
+  const plain = text.startsWith("{");
+  const state = plain ? JSON.parse(text) : await inflate(text).json();
   for (const [name, value] of Object.entries(state)) {
+    if (value?.$b) state[name] = new DataView(toBytes(value.$b).buffer);
     if (value?.$z) state[name] = new DataView(await inflate(value.$z).arrayBuffer());
   }
   return state;
