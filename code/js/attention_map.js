@@ -1,7 +1,10 @@
 // Attention weights to touch: what a click or a key changes lives in the model.
 import { controls, legend, readout } from "./attention_controls.js";
 import { colourRamp, decodeWeights, headMap, largest } from "./attention_math.js";
-import { headGrid, labelRooms, linesPane, mapPane } from "./attention_panes.js";
+import { headGrid } from "./attention_heads.js";
+import { linesPane } from "./attention_lines.js";
+import { mapPane } from "./attention_pane.js";
+import { labelRooms } from "./attention_parts.js";
 import { frame, h, onChange, put } from "./dom.js";
 import { cssValue, onTheme, onWidth } from "./page.js";
 
