@@ -1,0 +1,171 @@
+"""Small measurements that tell a broken encoder from a right one, a number each.
+
+Each takes a model that is called as `TransformerEncoder` is, or a part of one, and
+leaves it in the mode it was in. The catalogue of `pitfalls.py` is written in them.
+"""
+
+import contextlib
+import copy
+import io
+import math
+
+import torch
+from torch import nn
+
+
+def influence(model, ids, padding=None) -> torch.Tensor:
+    """Return (T, T): how far output i of sample 0 moves when token j is another."""
+    with torch.no_grad():
+        usual = outputs(model, ids, padding)[0]
+        moved = []
+        for j in range(ids.shape[1]):
+            changed = ids.clone()
+            changed[0, j] = ids[0, j] % (ids.max() - 1) + 1
+            far = (outputs(model, changed, padding)[0] - usual).abs()
+            moved.append(far.flatten(1).amax(dim=1))
+    return torch.stack(moved, dim=1)
+
+
+def outputs(model, ids, padding=None):
+    result = model(ids, padding)
+    return result[0] if isinstance(result, tuple) else result
+
+
+def padding_leak(model, ids, padding) -> float:
+    """Return how far the words' outputs move when the padding holds other ids."""
+    with torch.no_grad():
+        other = ids.masked_fill(padding, int(ids.max()))
+        far = (outputs(model, other, padding) - outputs(model, ids, padding)).abs()
+    return (far[~padding] if far.shape[:2] == padding.shape else far).max().item()
+
+
+def company_gap(model, ids, padding) -> float:
+    """Return how far a sentence's output moves when it is alone in the batch.
+
+    A normalisation over the batch shows in train mode only, so the model is asked in
+    train mode, with every dropout at rest.
+    """
+    model = copy.deepcopy(model).train()
+    for module in model.modules():
+        if isinstance(getattr(module, "p", None), float):
+            module.p = 0.0
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    with torch.no_grad():
+        alone = outputs(model, ids[:1], padding[:1])
+        return (outputs(model, ids, padding)[:1] - alone).abs().max().item()
+
+
+def maps(model, ids, padding=None) -> list:
+    """Return the L attention maps (B, H, T, T) that the model hands out."""
+    with torch.no_grad():
+        return model(ids, padding, need_weights=True)[1]
+
+
+def row_error(model, ids, padding=None) -> float:
+    """Return how far the sums of the maps' rows are from 1."""
+    sums = [weights.sum(dim=-1) for weights in maps(model, ids, padding)]
+    return max((s - 1).abs().max().item() for s in sums)
+
+
+def shuffle_gap(part, x) -> float:
+    """Return how far a part is from moving its tokens along when they are moved."""
+    order = torch.arange(x.shape[1] - 1, -1, -1)
+    with torch.no_grad():
+        return (first(part(x[:, order])) - first(part(x))[:, order]).abs().max().item()
+
+
+def first(result):
+    return result[0] if isinstance(result, tuple) else result
+
+
+def divisor(attention, x) -> float:
+    """Return by what the scores were divided, read off the weights of an attention.
+
+    Within a row, the logarithm of a weight is the score and a constant: its slope over
+    query times key is one over the divisor. nan where weights are no such softmax.
+    """
+    with torch.no_grad():
+        query = attention.split_heads(attention.query(x))
+        key = attention.split_heads(attention.key(x))
+        raw = query @ key.mT
+        logs = attention(x, need_weights=True)[1].log()
+        raw, logs = (s - s.mean(dim=-1, keepdim=True) for s in (raw, logs))
+        return 1 / ((raw * logs).sum() / (raw * raw).sum()).item()
+
+
+def features_read(attention, x) -> int:
+    """Return how many features of the input move the map of the first head."""
+    with torch.no_grad():
+        usual = attention(x, need_weights=True)[1][:, 0]
+        moved = 0
+        for feature in range(x.shape[-1]):
+            other = x.clone()
+            other[:, 0, feature] += 1.0
+            again = attention(other, need_weights=True)[1][:, 0]
+            moved += int((again - usual).abs().max() > 1e-6)
+    return moved
+
+
+def bend(part, x) -> float:
+    """Return how far a part is from a straight line: 0 for a linear map and a bias."""
+    with torch.no_grad():
+        there, back, start = part(x), part(-x), part(0 * x)
+    return (there + back - 2 * start).abs().max().item()
+
+
+def printed(call) -> str:
+    """Return what a call writes to standard output."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        call()
+    return said.getvalue()
+
+
+def evenness(weights) -> float:
+    """Return the entropy of a row over its maximum, averaged: 1 is all alike."""
+    entropy = torch.special.entr(weights).sum(dim=-1)
+    return (entropy / math.log(weights.shape[-1])).mean().item()
+
+
+def likeness(hidden) -> float:
+    """Return the mean cosine between tokens of one sentence: 1 is all alike."""
+    unit = nn.functional.normalize(hidden.detach(), dim=-1)
+    cosine = unit @ unit.mT
+    n = cosine.shape[-1]
+    return ((cosine.sum(dim=(-2, -1)) - n) / (n * n - n)).mean().item()
+
+
+def idle(model, ids, padding=None) -> list[str]:
+    """Return the parameters that no output listens to: they get no gradient."""
+    model = copy.deepcopy(model)
+    out = outputs(model, ids, padding)
+    torch.manual_seed(0)
+    if out.requires_grad:
+        (out * torch.randn_like(out)).sum().backward()
+    return [name for name, p in model.named_parameters() if p.grad is None]
+
+
+def order_effect(model, ids) -> float:
+    """Return how much the order of tokens matters, beyond moving them along."""
+    order = torch.arange(ids.shape[1] - 1, -1, -1)
+    with torch.no_grad():
+        moved, usual = outputs(model, ids[:, order]), outputs(model, ids)[:, order]
+    return (moved - usual).abs().max().item()
+
+
+def neighbour_likeness(table, apart=1) -> float:
+    """Return the mean cosine between rows of a table that are so far apart."""
+    return nn.functional.cosine_similarity(table[apart:], table[:-apart]).mean().item()
+
+
+def loudness(model, ids) -> float:
+    """Return how loud words are beside the positions that are added to them."""
+    with torch.no_grad():
+        words_and_places = model.eval().embed(ids)
+        places = model.positions.table[: ids.shape[1]]
+        return ((words_and_places - places).std() / places.std()).item()
+
+
+def largest(one, other) -> float:
+    """Return the largest difference of two tensors."""
+    return (one - other).abs().max().item()
