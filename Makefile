@@ -17,7 +17,8 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute ledger bench links clean
+.PHONY: help book html test $(PARTS) test-portable lab execute ledger pictures bench \
+	links clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
@@ -60,6 +61,9 @@ execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
 ledger: $(READY) ## Collect the chapters' claims into the ledger page
 	$(RUN) code/ledger.py
 	$(RUN) tests/execute.py chapters/ledger.ipynb
+
+pictures: html ## Photograph the book for the README and for shared links
+	$(RUN) tests/pictures.py _build/html
 
 bench: $(READY) ## Measure the encoder against torch's own
 	$(RUN) tests/bench/run.py

@@ -12,8 +12,9 @@ import zipfile
 from pathlib import Path
 
 import nbformat
+from publish import edition
 
-COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}"
+COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}{}"
 SETUP = '''\
 # @title Setup: unpack the book's code { display-mode: "form" }
 import base64
@@ -99,7 +100,7 @@ def point_buttons(app, pagename, templatename, context, doctree):
                     "text": "Colab",
                     "tooltip": "Launch on Colab",
                     "icon": "_static/images/logo_colab.png",
-                    "url": COLAB.format(name, place(pagename)),
+                    "url": COLAB.format(name, edition(), place(pagename)),
                 }
             )
 
