@@ -51,7 +51,12 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
     exam = Exam(module, inputs, kwargs, quick)
     with left_as_it_was(module, inputs, kwargs), quietly(), few_threads(module):
         take_all(exam)
-    return Diagnosis(getattr(module, "__name__", type(module).__name__), exam)
+    return Diagnosis(name_of(module), exam)
+
+
+def name_of(module) -> str:
+    plain = module if not isinstance(module, nn.Module) else type(module)
+    return getattr(plain, "__name__", type(module).__name__)
 
 
 @contextlib.contextmanager

@@ -185,7 +185,8 @@ class Exam:
 
     def __init__(self, module, args, kwargs, quick=False):
         self.call, self.args, self.kwargs, self.quick = module, args, kwargs, quick
-        root = getattr(module, "__self__", module)
+        bare = isinstance(module, nn.Module)  # its getattr may do anything
+        root = module if bare else getattr(module, "__self__", module)
         self.root = root if isinstance(root, nn.Module) else None
         self.modules = [] if self.root is None else list(held(self.root))
         self.tensors = list({id(t): t for t in tensors_in((args, kwargs))}.values())

@@ -138,7 +138,8 @@ def padding_variants(exam):
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(5)).to(x)
         yield {x: torch.where(where, 3 * noise, x)}
         return
-    real = [i for i in x.unique().tolist() if i not in exam.pad_ids]
+    unreal = {*exam.pad_ids, *x[pads].unique().tolist()}
+    real = [i for i in x.unique().tolist() if i not in unreal]
     if exam.masks and real:
         other = torch.where(pads, torch.full_like(x, real[0]), x)
         yield {x: other}

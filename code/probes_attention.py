@@ -215,6 +215,27 @@ def narrow_heads(exam):
             yield found(kind, "fault", title, evidence, fix, line[-1].row)
 
 
+DECLARED = ("n_heads", "num_heads", "n_head", "nhead", "heads", "h")
+
+
+@probe("run", "attentions")
+def declared_heads(exam):
+    """Are there as many heads as the module says, and not as many as a head is wide?"""
+    parts = dict(exam.modules)
+    for attention in [a for a in exam.attentions[:1] if a.query is not None]:
+        owner = parts.get(attention.row.module)
+        for name in DECLARED:
+            said, seen = getattr(owner, name, None), heads(attention)
+            if type(said) is int and said == attention.width != seen:
+                title = f"There are {seen} heads, each {said} wide: the two are swapped"
+                shape = size(attention.weights)
+                evidence = f"{name} is {said}, and the weights are {shape}"
+                fix = f"unflatten(-1, ({name}, -1)): heads first, then their width"
+                kind = "head split/merge"
+                yield found(kind, "fault", title, evidence, fix, attention.row)
+                return
+
+
 @probe("run", "attentions", "sequence")
 def heads_cut_first(exam):
     """Does each head read all features of a token?"""
@@ -409,6 +430,50 @@ def returned_weights(exam):
                 kind, severity = "attention weights", "note" if own else "warning"
                 yield found(kind, severity, title, evidence, fix, attention.row)
                 return
+    kind, row = "attention weights", exam.attentions[0].row
+    if asked_for_weights(exam) and holds_none(exam.flow.result):
+        title, fix = "Weights were asked for and are None", "hand the request on"
+        evidence = f"{asked_for_weights(exam)}=True, and the result holds None"
+        yield found(kind, "warning", title, evidence, fix, row)
+    own = [a.weights for a in exam.attentions]
+    given = [w for w in own if any(equal(out, w) for out in exam.outputs)]
+    copies = [out for out in exam.outputs if any(equal(out, w) for w in own)]
+    if len(given) < len(copies) == len(own):
+        title = "The returned weights are those of one layer, several times"
+        evidence = f"{len(copies)} maps are returned, {len(given)} of them different"
+        yield found(kind, "fault", title, evidence, "keep each layer's own", row)
+
+
+def asked_for_weights(exam) -> str:
+    """Return the keyword by which the call asked for weights, or ""."""
+    asks = [k for k, v in exam.kwargs.items() if v is True]
+    return next((k for k in asks if "weight" in k or "attention" in k), "")
+
+
+def holds_none(result) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(map(holds_none, result))
+    return result is None
+
+
+@probe("run", "root", "numbers", "attentions", "output", costly=True)
+def weights_in_training(exam):
+    """Are returned weights those before dropout, in training too?"""
+    maps = [
+        i
+        for i, out in enumerate(exam.outputs)
+        if out.dim() > 2 and any(equal(out, a.weights) for a in exam.attentions)
+    ]
+    trained = exam.run(train=True) if maps else None
+    if not trained or len(trained) != len(exam.outputs):
+        return
+    sums = trained[maps[0]].float().sum(-1)
+    if bool(((sums - 1).abs() > 1e-2).any() and (sums > 0).all()):
+        title = "In training the returned weights have been through dropout"
+        evidence = f"their rows sum to {sums.min():.2f} ... {sums.max():.2f}"
+        fix = "look at maps in eval mode, or return them as before dropout"
+        kind, row = "attention weights", exam.attentions[0].row
+        yield found(kind, "note", title, evidence, fix, row)  # torch's own does so too
 
 
 def misread_weights(exam, attention, out):

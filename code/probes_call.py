@@ -3,7 +3,7 @@
 import re
 
 import torch
-from exam import differ
+from exam import CHAPTERS, differ
 from flow import PRODUCTS, memory
 from influence import scores
 from padding import apart_where_real, real_queries
@@ -287,6 +287,33 @@ def types_kept(exam):
             fix = "give both masks one type (bool)"
             yield found("dtype / compile", "warning", title, text[:160], fix)
             return
+
+
+@probe("run", "root", "numbers", "output", costly=True)
+def other_precision(exam):
+    """Does the module run in double precision, too?"""
+    if exam.has(*CHAPTERS) or not list(exam.root.parameters()):
+        return
+    wider = {t: t.double() for t in exam.tensors if t.dtype == torch.float32}
+    states = [(t, t.data) for t in tensors_of(exam.root) if t.dtype == torch.float32]
+    try:
+        for tensor, data in states:
+            tensor.data = data.double()
+        flow = exam.observe(wider)
+    finally:
+        for tensor, data in states:
+            tensor.data = data
+    types = r"dtype|scalar type"
+    if flow is not None and flow.error and re.search(types, str(flow.error)):
+        title = "It runs in float32 alone: a type is written down somewhere"
+        fix = "make new tensors with the type of x: .to(x.dtype)"
+        row = flow.steps[-1].row if flow.steps else None
+        kind, evidence = "dtype / compile", f"in float64: {first_line(flow.error)}"
+        yield found(kind, "warning", title, evidence, fix, row)
+
+
+def tensors_of(module):
+    return [*module.parameters(), *module.buffers()]
 
 
 @probe()

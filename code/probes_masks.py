@@ -86,6 +86,12 @@ REASONS = [
         "negate the mask (~mask)",
     ),
     (
+        lambda exam, view, partly: view.queries_hidden,
+        *("mask axis/shape", "fault"),
+        "The mask hides queries, not keys",
+        "put the mask on the last axis: mask[:, None, None, :]",
+    ),
+    (
         lambda exam, view, partly: weights_after(view.attention),
         *("mask meaning", "fault"),
         "The mask is applied after the softmax",
@@ -96,12 +102,6 @@ REASONS = [
         *("mask meaning", "fault"),
         "The mask does not reach every layer",
         "pass the mask to each layer",
-    ),
-    (
-        lambda exam, view, partly: view.queries_hidden,
-        *("mask axis/shape", "fault"),
-        "The mask hides queries, not keys",
-        "put the mask on the last axis: mask[:, None, None, :]",
     ),
     (
         lambda exam, view, partly: view.hidden > 0,

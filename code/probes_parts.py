@@ -9,6 +9,7 @@ from flow import memory
 from probing import found, probe, size
 from stream import (
     after_attention,
+    blind_to_order,
     branches,
     gradients,
     is_table_sum,
@@ -17,6 +18,7 @@ from stream import (
     rotated,
     rows_differ,
     tables,
+    unread_table,
     unused_steps,
     way_around,
 )
@@ -156,6 +158,9 @@ def unused_parameters(exam):
     )
     evidence += f"; {doubles} runs twice" if doubles else ""
     severity = "fault" if doubles else "warning"
+    if (whole := idle_part(exam, names)) is not None:
+        kind = "registration / sharing"
+        title = f"{whole} is registered and never runs: something else runs instead"
     yield found(kind, severity, title, evidence, "use it in forward, or remove it")
 
 
@@ -171,6 +176,15 @@ def cut_gradient(exam, names) -> Finding | None:
     evidence = f"no gradient reaches {', '.join(names[:4])}, though they are used"
     kind, fix = "loss and training", "take it out of the way from input to output"
     return found(kind, "fault", title, evidence, fix, stops[0].row)
+
+
+def idle_part(exam, names) -> str | None:
+    """Return the path of an attention or a layer of which nothing at all is used."""
+    idle, parts = set(names), dict(exam.modules)
+    path = names[0].rpartition(".")[0].rpartition(".")[0]
+    own = [f"{path}.{name}" for name, _ in parts[path].named_parameters()]
+    several = len(list(parts[path].children())) > 1
+    return path if path and several and idle.issuperset(own) else None
 
 
 def twice_called(exam, module) -> str:
@@ -261,6 +275,18 @@ def positions(exam):
             yield found("positional encoding", severity, *said, row)
 
 
+@probe("run", "root", "numbers", "sequence", "attentions", "output", costly=True)
+def idle_table(exam):
+    """Does the order of tokens matter, where a table of positions is held?"""
+    tensor = unread_table(exam)
+    if tensor is None or tables(exam) or not blind_to_order(exam):
+        return
+    title = "A table of positions is held, and the order of tokens makes no difference"
+    evidence = f"no step reads {size(tensor)}; shuffled tokens give shuffled outputs"
+    fix = "x + table[: x.shape[1]], and return the sum"
+    yield found("positional encoding", "warning", title, evidence, fix)
+
+
 @probe("run", "numbers", "sequence")
 def positions_and_words(exam):
     """Are positions as large as what they are added to, and fixed if they are waves?"""
@@ -272,6 +298,11 @@ def positions_and_words(exam):
             title = "Positions drown the tokens"
             evidence = f"what is added is {ratio:.3g} times as large as the embeddings"
             fix = "multiply the embeddings by sqrt(d_model), or start them larger"
+            yield found(kind, "warning", title, evidence, fix, table.step.row)
+        if ratio < 0.2 and not table.is_zero and not table.learnt:
+            title = "Tokens drown their positions"
+            evidence = f"the embeddings are {1 / ratio:.3g} times as large as positions"
+            fix = "start embeddings with std d_model**-0.5, or leave out sqrt(d_model)"
             yield found(kind, "warning", title, evidence, fix, table.step.row)
         first = [] if table.rows is None else table.rows[0].unique().tolist()
         if table.learnt and first == [0, 1]:
@@ -420,6 +451,7 @@ def home_made_norms(exam):
             if severity == "warning" and exam.pads is not None:
                 severity = "fault"  # then padding enters the statistics
             title = f"{path or type(module).__name__} {what}"
+            kind = "nan / precision" if "zero" in what else kind
             row = next((s.row for s in exam.flow.steps if s.row.module == path), None)
             yield found(kind, severity, title, evidence, fix, row)
 
@@ -430,7 +462,7 @@ def ill_normed(module):
     gain = next(module.parameters())
     x = torch.randn(2, 5, gain.numel()).to(gain)
     with torch.no_grad():
-        y, larger = module(x), module(x * 10)
+        y, larger, level = module(x), module(x * 10), module(torch.ones_like(x))
         x[:, 0] += 3 * torch.randn_like(x[:, 0])
         moved = differ(module(x)[:, 1:], y[:, 1:]).any()
     if moved:
@@ -444,6 +476,9 @@ def ill_normed(module):
             f"and tokens have a spread of {spread.min():.2g} ... {spread.max():.2g}"
         )
         return "fault", "does not normalise", evidence
+    if not level.isfinite().all():
+        evidence = "a token whose features are all 1 comes out as nan"
+        return "warning", "divides by zero where a token has no spread", evidence
     return None
 
 

@@ -1,5 +1,6 @@
 """The stream of tokens through a module: what joins it, what goes around what."""
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from influence import (
     alike,
     changed_flows,
     meeting,
+    model_width,
     once,
     pins,
 )
@@ -117,6 +119,33 @@ def stored_table(exam, step, tensor) -> Tensor | None:
             if large and memory(held) in spots and held.shape[-1] == tensor.shape[-1]:
                 return held
     return None
+
+
+def unread_table(exam) -> Tensor | None:
+    """Find a stored table, a row for each place, that no step of the call reads."""
+    read = {memory(t) for step in exam.flow.steps for t in step.inputs}
+    with_query = [a for a in exam.attentions if a.query is not None]
+    width = {model_width(attention) for attention in with_query}
+    for _, module in exam.modules:
+        for table in tensors_in([v for v in vars(module).values()]):
+            rows = table.detach().squeeze()
+            large = rows.dim() == 2 and len(rows) >= exam.sequence.n_tokens
+            fits = large and table.is_floating_point() and rows.shape[1] in width
+            if fits and not isinstance(module, nn.Linear) and memory(table) not in read:
+                return table
+    return None
+
+
+def blind_to_order(exam) -> bool:
+    """Say whether outputs move along with the tokens when these are turned round."""
+    axis, x = exam.sequence.token, exam.sequence.tensor
+    swap = {x: x.flip(axis)} | {m: m.flip(-1) for m in exam.masks if m.dim() == 2}
+    turned, usual = exam.run(swap), exam.run()
+    if not turned or not usual or turned[0].shape != usual[0].shape:
+        return False
+    if usual[0].dim() == 3:
+        usual = [usual[0].flip(axis)]
+    return not bool(differ(turned[0], usual[0]).any())
 
 
 def token_axis_of(exam, step) -> int | None:
@@ -272,6 +301,9 @@ def is_table_sum(exam, step) -> bool:
 # --- home-made norms -----------------------------------------------------------------
 
 
+STATISTICS = {"mean", "var", "std", "var_mean", "norm", "layer_norm"}
+
+
 def norm_like(exam):
     """Yield (path, module) of home-made modules that look like a norm of (.., D)."""
     ops = {}
@@ -281,7 +313,7 @@ def norm_like(exam):
         own = list(module.parameters())
         of_torch = type(module).__module__.startswith("torch.")
         flat = own and all(p.dim() == 1 and len(p) == len(own[0]) for p in own)
-        statistics = ops.get(path, set()) & {"mean", "var", "std", "var_mean", "norm"}
+        statistics = ops.get(path, set()) & STATISTICS
         plain = flat and len(own[0]) > 1 and not of_torch and not module._modules
         if plain and statistics:
             yield path, module
@@ -327,14 +359,16 @@ def gradients(exam) -> Gradients:
 
 def modes_changed(exam) -> list[str]:
     """Return the paths of modules that a call leaves in another mode."""
-    changed = []
+    changed = {}
 
-    def look(call, *args, **kwargs):
+    def look(call, *args, train=False, **kwargs):
         call(*args, **kwargs)
-        changed.extend(p or "the module" for p, m in exam.modules if m.training)
+        others = [path for path, m in exam.modules if m.training != train]
+        changed.update(dict.fromkeys(path or "the module" for path in others))
 
-    exam.run(how=look, whole=True)
-    return changed
+    for train in (False, True):
+        exam.run(how=functools.partial(look, train=train), train=train, whole=True)
+    return list(changed)
 
 
 def called_modules(exam) -> set[int]:

@@ -22,7 +22,7 @@ def left_as_it_was(*things):
     for thing in things:
         remember(thing, undo, seen)
     generators = random_states()
-    grad = torch.is_grad_enabled()
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     try:
         yield
     finally:
@@ -31,6 +31,7 @@ def left_as_it_was(*things):
                 put_back()
         restore_random(generators)
         torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
 
 
 def remember(value, undo, seen, depth=200):

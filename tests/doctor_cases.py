@@ -197,6 +197,22 @@ def context_left_with_heads_in_front():
     return Layer(Wrong), (tokens(),), {}
 
 
+@broken("head split/merge")
+def width_of_a_head_taken_for_their_number():
+    class Wrong(Heads):
+        def __init__(self):
+            super().__init__()
+            self.heads = self.h
+
+        def split(self, x):
+            return x.view(*x.shape[:2], self.k, self.heads).transpose(1, 2)
+
+        def score(self, q, k):
+            return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+
+    return Layer(Wrong), (tokens(),), {}
+
+
 # --- projections ---------------------------------------------------------------------
 
 
@@ -822,6 +838,33 @@ def learnt_table_never_used():
 
 
 @broken("positional encoding")
+def positions_times_zero():
+    class Wrong(Positions):
+        def forward(self, x):
+            return x + 0.0 * self.table[: x.shape[1]]
+
+    return Placed(Wrong(sinusoids(30, D))), (words(padded=False),), {}
+
+
+@broken("positional encoding")
+def positions_that_return_their_input():
+    class Wrong(Positions):
+        def forward(self, x):
+            return x
+
+    return Placed(Wrong(sinusoids(30, D))), (words(padded=False),), {}
+
+
+@broken("positional encoding")
+def loud_words_beside_waves():
+    class Wrong(Placed):
+        def forward(self, ids):
+            return self.layer(self.positions(self.emb(ids) * math.sqrt(D)))
+
+    return Wrong(Positions(sinusoids(30, D))), (words(padded=False),), {}
+
+
+@broken("positional encoding")
 def cosines_do_not_fit_an_odd_width():
     def build(d=21, n=30):
         table = torch.zeros(n, d)
@@ -1236,6 +1279,37 @@ def scores_given_out_as_weights():
 
 
 @broken("attention weights")
+def asked_for_and_none():
+    class Wrong(Layer):
+        def forward(self, x, pad=None, need_weights=False):
+            return super().forward(x, pad), None
+
+    return Wrong(), (tokens(),), {"need_weights": True}
+
+
+@broken("attention weights")
+def one_map_for_two_layers():
+    class Mapped(Heads):
+        def forward(self, x, pad=None):
+            q, k, v = (self.split(t) for t in self.project(x))
+            weights = self.score(q, k).softmax(-1)
+            return self.to_out(self.merge(weights @ v)), weights
+
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = Mapped(), Mapped()
+
+        def forward(self, x):
+            more, first = self.one(x)
+            x = x + more
+            more, second = self.two(x)
+            return x + more, [first, first]
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("attention weights")
 def map_of_an_earlier_call():
     class Wrong(Heads):
         def __init__(self):
@@ -1267,6 +1341,15 @@ def pair_of_output_and_weights_added():
 
 
 # --- dtype / compile -----------------------------------------------------------------
+
+
+@broken("dtype / compile")
+def type_written_down():
+    class Wrong(Heads):
+        def score(self, q, k):
+            return super().score(q, k).to(torch.float32)
+
+    return Wrong(), (tokens(),), {}
 
 
 @broken("dtype / compile")

@@ -3,6 +3,7 @@
 import copy
 import functools
 import random
+import time
 from collections import Counter
 
 import doctor
@@ -331,7 +332,37 @@ class Writer(Heads):
         return super().forward(x)
 
 
+class Secretive(nn.Module):
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def forward(self, x):
+        return x
+
+
+class Growing(Heads):
+    """Gains a module and loses its output map, at each call."""
+
+    def forward(self, x):
+        out = super().forward(x)
+        self.add_module(f"more{len(self._modules)}", nn.Linear(2, 3))
+        del self.to_out
+        return out
+
+
+class Global(Heads):
+    """Changes what all modules share."""
+
+    def forward(self, x):
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(1 + torch.get_num_threads())
+        return super().forward(x)
+
+
 HOSTILE = {
+    "secretive": lambda: (Secretive(), tokens()),
+    "growing": lambda: (Growing(), tokens()),
+    "global": lambda: (Global(), tokens()),
     "endless": lambda: (Endless(), tokens()),
     "hidden": lambda: (Hidden(), tokens()),
     "silent": lambda: (Silent(), tokens()),
@@ -368,6 +399,42 @@ def test_a_module_that_prints_and_writes_is_kept_quiet(tmp_path, capsys):
     diagnosis = diagnose(Writer(tmp_path / "out"), tokens())
     assert capsys.readouterr().out == ""
     assert diagnosis[0].kind == "notebook / display"
+
+
+def test_parts_that_come_and_go_are_as_before():
+    module = Growing()
+    names = [name for name, _ in module.named_modules()]
+    diagnose(module, tokens())
+    assert [name for name, _ in module.named_modules()] == names
+
+
+def test_what_all_modules_share_stays():
+    threads = torch.get_num_threads()
+    diagnose(Global(), tokens())
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.get_num_threads() == threads
+
+
+def test_a_slow_module_ends_the_examination_in_time(monkeypatch):
+    class Slow(Heads):
+        def forward(self, x):
+            time.sleep(0.05)
+            return super().forward(x)
+
+    monkeypatch.setattr(doctor, "SECONDS", 0.3)
+    began = time.monotonic()
+    diagnosis = diagnose(Slow(), tokens())
+    assert time.monotonic() - began < 5
+    assert "the time was up" in dict(diagnosis.skipped).values()
+    assert diagnosis.checked
+
+
+def test_the_type_of_numbers_is_back_after_they_were_tried_in_another():
+    module = Layer()
+    kept = [p.data_ptr() for p in module.parameters()]
+    diagnose(module, tokens())
+    assert [p.data_ptr() for p in module.parameters()] == kept
+    assert {p.dtype for p in module.parameters()} == {torch.float32}
 
 
 def test_lazy_parameters_stay_lazy():
