@@ -16,9 +16,13 @@ To add one, write it into the file of its subject and put its name into the list
 """
 
 import probes_attention as attention
+import probes_blocks as blocks
 import probes_call as call
 import probes_masks as masks
+import probes_modes as modes
 import probes_parts as parts
+import probes_positions as places
+import probes_weights as weights
 
 PROBES = [
     call.failure,
@@ -42,40 +46,40 @@ PROBES = [
     masks.padding_is_hidden,
     call.finite_outputs,
     call.blind_rows,
-    parts.doubled_stream,
-    parts.home_made_norms,
-    parts.norms_over_tokens,
-    call.eval_is_still,
+    blocks.doubled_stream,
+    blocks.home_made_norms,
+    blocks.norms_over_tokens,
+    modes.eval_is_still,
     masks.rows_sum_to_one,
     parts.discarded_results,
-    attention.returned_weights,
-    attention.weights_in_training,
-    attention.caught_weights,
+    weights.returned_weights,
+    weights.weights_in_training,
+    weights.caught_weights,
     attention.unused_third,
     attention.same_projection,
     attention.score_scale,
     attention.dropout_on_scores,
     attention.samples_heard,
     attention.samples_apart,
-    call.fast_path,
+    modes.fast_path,
     call.types_kept,
     call.other_precision,
     masks.padding_content,
     masks.causality,
-    parts.positions,
-    parts.idle_table,
-    parts.positions_and_words,
-    parts.rotations,
-    parts.positions_of_ids,
+    places.positions,
+    places.idle_table,
+    places.positions_and_words,
+    places.rotations,
+    places.positions_of_ids,
     call.inputs_kept,
     call.backward_runs,
-    parts.residual_paths,
-    parts.linear_on_linear,
-    parts.shared_norms,
+    blocks.residual_paths,
+    blocks.linear_on_linear,
+    blocks.shared_norms,
     attention.heads_mixed,
-    call.train_and_eval,
-    call.modes_left_alone,
-    call.hooks_that_sleep,
+    modes.train_and_eval,
+    modes.modes_left_alone,
+    modes.hooks_that_sleep,
     call.probabilities_out,
     parts.unused_parameters,
     parts.cloned_values,

@@ -1,6 +1,5 @@
 """Probes of attention: who meets whom, heads, projections, softmax, weights."""
 
-import itertools
 import math
 
 import torch
@@ -20,12 +19,10 @@ from influence import (
     other_samples,
     scores,
 )
-from probing import apart, equal, found, probe, size
+from probing import apart, found, probe, size
 from stream import (
-    filled_attributes,
     gradients,
 )
-from torch import Tensor, nn
 
 # --- who meets whom ------------------------------------------------------------------
 
@@ -413,120 +410,3 @@ def explain_scale(exam, attention, factor) -> tuple[str, str]:
         if abs(factor / value - 1) < 0.03:
             return name, severity
     return "scaled by an unusual number", "warning" if factor > 0 else "fault"
-
-
-# --- weights that are given out ------------------------------------------------------
-
-
-@probe("run", "numbers", "attentions", "output")
-def returned_weights(exam):
-    """Are returned attention weights those of each head?"""
-    for out in exam.outputs:
-        for attention in exam.attentions:
-            said = misread_weights(exam, attention, out)
-            if said:
-                title, evidence, fix = said
-                own = isinstance(exam.root, nn.MultiheadAttention)  # as documented
-                kind, severity = "attention weights", "note" if own else "warning"
-                yield found(kind, severity, title, evidence, fix, attention.row)
-                return
-    kind, row = "attention weights", exam.attentions[0].row
-    if asked_for_weights(exam) and holds_none(exam.flow.result):
-        title, fix = "Weights were asked for and are None", "hand the request on"
-        evidence = f"{asked_for_weights(exam)}=True, and the result holds None"
-        yield found(kind, "warning", title, evidence, fix, row)
-    own = [a.weights for a in exam.attentions]
-    given = [w for w in own if any(equal(out, w) for out in exam.outputs)]
-    copies = [out for out in exam.outputs if any(equal(out, w) for w in own)]
-    if len(given) < len(copies) == len(own):
-        title = "The returned weights are those of one layer, several times"
-        evidence = f"{len(copies)} maps are returned, {len(given)} of them different"
-        yield found(kind, "fault", title, evidence, "keep each layer's own", row)
-
-
-def asked_for_weights(exam) -> str:
-    """Return the keyword by which the call asked for weights, or ""."""
-    asks = [k for k, v in exam.kwargs.items() if v is True]
-    return next((k for k in asks if "weight" in k or "attention" in k), "")
-
-
-def holds_none(result) -> bool:
-    if isinstance(result, (tuple, list)):
-        return any(map(holds_none, result))
-    return result is None
-
-
-@probe("run", "root", "numbers", "attentions", "output", costly=True)
-def weights_in_training(exam):
-    """Are returned weights those before dropout, in training too?"""
-    maps = [
-        i
-        for i, out in enumerate(exam.outputs)
-        if out.dim() > 2 and any(equal(out, a.weights) for a in exam.attentions)
-    ]
-    trained = exam.run(train=True) if maps else None
-    if not trained or len(trained) != len(exam.outputs):
-        return
-    sums = trained[maps[0]].float().sum(-1)
-    if bool(((sums - 1).abs() > 1e-2).any() and (sums > 0).all()):
-        title = "In training the returned weights have been through dropout"
-        evidence = f"their rows sum to {sums.min():.2f} ... {sums.max():.2f}"
-        fix = "look at maps in eval mode, or return them as before dropout"
-        kind, row = "attention weights", exam.attentions[0].row
-        yield found(kind, "note", title, evidence, fix, row)  # torch's own does so too
-
-
-def misread_weights(exam, attention, out):
-    """Say what an output is that looks like weights and is not: (title, ..)."""
-    weights, entered = attention.weights, scores(exam, attention)
-    if weights.dim() == 4 and weights.shape[1] > 1 and equal(out, weights.mean(1)):
-        title = f"The returned weights are means over {weights.shape[1]} heads"
-        evidence = f"{size(out)} equals the mean of {size(weights)} over its heads"
-        return title, evidence, "average_attn_weights=False gives one map a head"
-    if entered is not None and equal(out, entered) and not equal(out, weights):
-        title = "Scores are returned as if they were weights"
-        sums = out.float().sum(-1)
-        evidence = f"rows of {size(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
-        return title, evidence, "return what leaves the softmax"
-    if equal(out, weights.transpose(-1, -2)) and not equal(out, weights):
-        evidence = "columns sum to 1, not rows"
-        return "The returned weights are transposed", evidence, "queries in axis -2"
-    return None
-
-
-@probe("run", "root", "numbers", "attentions")
-def caught_weights(exam):
-    """Do attributes that should hold weights hold those of this call?"""
-    kind = "attention weights"
-    for name, values in filled_attributes(exam):
-        tensors = [v for v in values if isinstance(v, Tensor)]
-        if values and all(value is None for value in values):
-            title = f"{name} is filled with None: no weights were asked for"
-            evidence = f"{len(values)} times None after a call"
-            fix = "need_weights=True (and average_attn_weights=False) in the attention"
-            yield found(kind, "fault", title, evidence, fix)
-            return
-        for tensor, attention in itertools.product(tensors, exam.attentions):
-            said = misread_weights(exam, attention, tensor)
-            if said:
-                title, evidence, fix = said
-                title = f"{name}: {title[0].lower()}{title[1:]}"
-                yield found(kind, "warning", title, evidence, fix, attention.row)
-                return
-            if is_stale(exam, tensor):
-                title = f"{name} holds the weights of an earlier call"
-                evidence = f"{size(tensor)} are weights, but not those of this input"
-                fix = "return the weights instead of keeping them"
-                yield found(kind, "fault", title, evidence, fix)
-                return
-
-
-def is_stale(exam, tensor) -> bool:
-    """Say whether a tensor has the form of weights, and is no attention's of now."""
-    now = [a.weights for a in exam.attentions] + [a.used for a in exam.attentions]
-    now += [w.mean(1) for w in now if w.dim() == 4]
-    same_form = [w for w in now if w.shape == tensor.shape]
-    if not same_form or any(equal(tensor.float(), w.float()) for w in same_form):
-        return False
-    sums = tensor.float().sum(-1)
-    return bool(((sums - 1).abs() < 1e-3).all())

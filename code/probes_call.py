@@ -6,9 +6,9 @@ import torch
 from exam import CHAPTERS, differ
 from flow import PRODUCTS, memory
 from influence import scores
-from padding import apart_where_real, real_queries
-from probing import apart, first_line, found, probe, size, without_dropout
-from stream import called_modules, gradients, modes_changed
+from padding import real_queries
+from probing import first_line, found, probe, size
+from stream import gradients
 from torch import Tensor
 
 # --- errors --------------------------------------------------------------------------
@@ -347,96 +347,6 @@ def writes(step, tensor) -> bool:
     target = step.inputs[0] if step.inputs else None
     in_place = step.row.op.endswith("_") or step.row.op.startswith(("i", "setitem"))
     return in_place and target is not None and memory(target) == memory(tensor)
-
-
-# --- modes and paths -----------------------------------------------------------------
-
-
-@probe("run", "numbers", "output")
-def eval_is_still(exam):
-    """Do two calls in eval mode agree?"""
-    if exam.has("registration / sharing"):
-        return
-    calls = [exam.run(seed=seed) for seed in (1, 2, 3)]
-    far = 0.0 if None in calls else max(apart(calls[0], call) for call in calls[1:])
-    if not far:
-        return
-    kind, evidence = "train/eval and fast path", f"by up to {far:.3g}"
-    step = next((s for s in exam.flow.steps if drops(s)), None)
-    if step is None:
-        title, fix = (
-            "Two calls in eval mode differ",
-            "draw random numbers in train() only",
-        )
-        yield found(kind, "warning", title, evidence, fix)
-    else:
-        title, fix = "Dropout stays on in eval mode", "pass training=self.training"
-        yield found(kind, "fault", title, f"two calls differ {evidence}", fix, step.row)
-
-
-def drops(step) -> bool:
-    if step.op == "dropout":
-        return bool(step.given(2, "training", True)) and step.given(1, "p", 0.5) > 0
-    dropout = step.given(4, "dropout_p", 0.0)
-    return step.op == "scaled_dot_product_attention" and dropout > 0
-
-
-@probe("run", "root", "numbers", "output", costly=True)
-def train_and_eval(exam):
-    """Apart from dropout, do train and eval compute the same?"""
-    batch_norm = any(s.op in ("batch_norm", "instance_norm") for s in exam.flow.steps)
-    if batch_norm or exam.has("registration / sharing", "train/eval and fast path"):
-        return
-    still = exam.run(how=without_dropout, grad=True)
-    moving = exam.run(how=without_dropout, grad=True, train=True)
-    if still is not None and moving is not None and apart(still, moving):
-        title = "Train and eval mode compute different things"
-        evidence = f"with dropout off they still differ by {apart(still, moving):.3g}"
-        fix = "look for branches on self.training"
-        yield found("train/eval and fast path", "warning", title, evidence, fix)
-
-
-@probe("run", "root", "numbers", "output")
-def fast_path(exam):
-    """Does torch's fast path for inference agree with the slow one?"""
-    if exam.has("nan / precision", "registration / sharing"):
-        return
-    slow, fast = exam.run(grad=True), exam.run()
-    if slow is None or fast is None or exam.has("train/eval and fast path"):
-        return
-    far = apart_where_real(exam, slow, fast)
-    if far:
-        title = "Inference on torch's fast path gives other numbers than training"
-        evidence = f"eval() with and without no_grad() differ by {far:.3g}"
-        pooled = exam.pads is not None
-        evidence += "; the fast path writes zeros at padding" if pooled else ""
-        fix = "leave padding out of what follows the encoder, e.g. by a masked mean"
-        yield found("train/eval and fast path", "fault", title, evidence, fix)
-
-
-@probe("run", "root", costly=True)
-def modes_left_alone(exam):
-    """Does forward leave the training mode alone?"""
-    changed = modes_changed(exam)
-    if changed:
-        title = f"forward changes the training mode of {changed[0]}"
-        evidence = f"{len(changed)} modules come back in another mode"
-        fix = "call train() and eval() outside"
-        yield found("train/eval and fast path", "fault", title, evidence, fix)
-
-
-@probe("run", "root")
-def hooks_that_sleep(exam):
-    """Is every module with a hook called?"""
-    called = called_modules(exam)
-    for path, module in exam.modules:
-        hooks = len(module._forward_hooks) + len(module._forward_pre_hooks)
-        if hooks and id(module) not in called:
-            title = f"A hook on {path} never fires: the module is not called"
-            evidence = "its weights are read by the module around it, in one function"
-            fix = "hook the module that is called (self_attn, or the layer)"
-            yield found("train/eval and fast path", "fault", title, evidence, fix)
-            return
 
 
 # --- what comes out ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from padding import (
     weak_fill,
     weights_after,
 )
-from probes_call import drops
+from probes_modes import drops
 from probing import found, probe
 
 
