@@ -5,7 +5,7 @@ import math
 import numpy as np
 from views import View, html_text, plain_text
 
-FEW, MANY = 14, 1000  # curves to switch among, and values in one curve
+FEW, MANY = 16, 1000  # curves to switch among, and values in one curve
 DIGITS = 4  # significant digits that a value keeps on its way into the page
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
@@ -15,7 +15,7 @@ class Curves(View):
 
     `curves` maps a name to its values, numbers over the common x. With `settings`, two
     or more names such as ("order", "layers"), it maps tuples instead: ("Pre-LN", 24).
-    The first setting's values can be switched in and out, up to 14 of them; of every
+    The first setting's values can be switched in and out, up to 16 of them; of every
     other setting the reader picks one value at a time, at first that in `picked`.
 
     `at` holds the x of each value (default 1, 2, 3, ...); a curve may be shorter. nan

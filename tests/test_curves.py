@@ -85,7 +85,7 @@ def test_a_run_that_diverged_is_a_result():
         ({"a": range(1001)}, {}, "'a' must hold 1 to 1000 values, got 1001"),
         ({"a": ["x"]}, {}, "'a' must hold numbers, got 'x'"),
         ({"a": [[1]]}, {}, r"'a' must hold numbers, got \[1\]"),
-        ({str(i): [1] for i in range(15)}, {}, "at most 14 curves to switch, got 15"),
+        ({str(i): [1] for i in range(17)}, {}, "at most 16 curves to switch, got 17"),
         ({1: [1], "1": [1]}, {}, "a name of its own"),
         ({"a": [1, 2]}, {"at": [5]}, "an x for 2 values, got 1"),
         ({"a": [1, 2]}, {"at": [5, 5]}, "grow"),

@@ -6,6 +6,7 @@ import {
 } from "./curve_math.js";
 import { frame, h, onChange, put } from "./dom.js";
 import { onWidth } from "./page.js";
+import { s } from "./svg.js";
 
 const HEIGHT = 300, TOP = 12, BOTTOM = 42, LETTER = 7.4; // pixels
 const COLOURS = "TDHKVFLB"; // the axes' hues, in an order that tells neighbours apart
@@ -15,18 +16,12 @@ const STEPS = {
   PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity,
 };
 
-function s(tag, attributes = {}, text = "") {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.textContent = text;
-  return node;
-}
-
 // How a curve is drawn, in the plot and in the list: colour and dashes.
 function penOf(scene, i) {
   if (i === scene.reference) return { stroke: "currentColor", "stroke-width": 2.5 };
   const colour = `var(--axis-${COLOURS[i % COLOURS.length]})`;
-  const dashes = DASHES[i % DASHES.length];
+  const round = Math.floor(i / COLOURS.length); // colours come again with other dashes
+  const dashes = DASHES[(i + round) % DASHES.length];
   return { stroke: colour, "stroke-dasharray": dashes, "stroke-width": 2 };
 }
 
