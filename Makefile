@@ -17,7 +17,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute ledger pictures bench \
+.PHONY: help book html test $(PARTS) test-portable lab execute ledger zip pictures bench \
 	links clean
 
 help: ## List the targets
@@ -61,6 +61,9 @@ execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
 ledger: $(READY) ## Collect the chapters' claims into the ledger page
 	$(RUN) code/ledger.py
 	$(RUN) tests/execute.py chapters/ledger.ipynb
+
+zip: html ## Pack the book into one file that opens without a network
+	$(RUN) tests/archive.py _build/html _build/encoder-taken-apart.zip
 
 pictures: html ## Photograph the book for the README and for shared links
 	$(RUN) tests/pictures.py _build/html

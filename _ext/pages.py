@@ -1,5 +1,6 @@
 """Finish the theme's pages: nothing loads from elsewhere, and no role misleads."""
 
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -7,6 +8,15 @@ from sphinx.util.fileutil import copy_asset
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax"
 NEEDED = ("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts/woff-v2")
+# What no page loads, 6 MB: maps for debuggers, translations of the theme, the script
+# that drop_thebe takes out, older forms of fonts, and notebooks: standalone/ has them.
+UNUSED = (
+    "_static/**/*.map",
+    "_static/locales",
+    "_static/sphinx-thebe.js",
+    "_static/vendor/**/*.ttf",
+    "_sources/**/*.ipynb",
+)
 
 
 def copy_mathjax(app, exception):
@@ -15,6 +25,16 @@ def copy_mathjax(app, exception):
         for name in NEEDED:
             source, target = MATHJAX / name, Path(app.outdir, "_static/mathjax", name)
             copy_asset(source, target if source.is_dir() else target.parent)
+
+
+def drop_unused(app, exception):
+    """Keep what pages load. Icons come from a font: their script is emptied, 1.5 MB."""
+    if exception is None and app.builder.name == "html":
+        for pattern in UNUSED:
+            for path in list(Path(app.outdir).glob(pattern)):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        icons = Path(app.outdir, "_static/scripts/fontawesome.js")
+        icons.write_text("// The icons are those of _static/vendor/fontawesome.\n")
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):
@@ -36,6 +56,7 @@ def repair_roles(app, pagename, templatename, context, doctree):
 def setup(app):
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", drop_unused)
     app.connect("html-page-context", drop_thebe, priority=999)
     app.connect("html-page-context", repair_roles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -83,7 +83,7 @@ def test_the_front_page_leads_to_the_first_page(book):
 
 def test_the_book_is_small_enough_to_carry(book):
     size = sum(path.stat().st_size for path in book.rglob("*") if path.is_file())
-    assert size < 25e6
+    assert size < 15e6
 
 
 # The role for letters of axes

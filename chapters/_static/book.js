@@ -13,3 +13,6 @@ addEventListener("load", async () => {
   await window.MathJax?.startup?.promise;
   letKeysScroll();
 });
+
+// From the disk a page may not read others, so search lists them without an excerpt.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
