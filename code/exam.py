@@ -30,7 +30,7 @@ class Sequence:
 
     tensor: Tensor
     batch: int | None
-    token: int
+    token: int | None
 
     @property
     def is_ids(self) -> bool:
@@ -93,6 +93,14 @@ def padded_keys(mask, sequence) -> Tensor | None:
     if tuple(mask.shape) != (n, t):
         return None
     return mask if additive or reads_as_padding(mask, sequence) else ~mask
+
+
+COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
+
+
+def beyond(lengths, n_tokens) -> Tensor:
+    """Return (B, T), True where a sample of some length has ended."""
+    return torch.arange(n_tokens, device=lengths.device) >= lengths[:, None]
 
 
 def padded_of_square(mask, additive):
@@ -285,17 +293,39 @@ class Exam:
         first = {id(t) for s in self.flow.steps if s.op == "conv1d" for t in s.inputs}
         conv = any(id(tensor) in first for tensor in self.flow.given)
         found = find_sequence(self.tensors, conv)
-        for mask in self.masks if found and not found.is_ids else ():
+        if found and not found.is_ids and found.batch == 0:
             shape = tuple(found.tensor.shape[:2])
-            if tuple(mask.shape) == shape[::-1] and shape[0] != shape[1]:
+            turned = any(tuple(mask.shape) == shape[::-1] for mask in self.masks)
+            if self.lengths is not None:
+                turned |= len(self.lengths) == shape[1]
+            if turned and shape[0] != shape[1]:
                 found.batch, found.token = 1, 0
         return found
 
     @functools.cached_property
+    def samples(self) -> Sequence | None:
+        """The tokens, or else a batch of images: samples in axis 0, no tokens yet."""
+        images = [t for t in self.images if len(t) > 1]
+        alone = Sequence(images[0], 0, None) if images else None
+        return self.sequence or alone
+
+    @property
+    def images(self) -> list[Tensor]:
+        floating = [t for t in self.tensors if t.is_floating_point()]
+        return [t for t in floating if t.dim() in (4, 5) and not looks_like_mask(t)]
+
+    @functools.cached_property
     def masks(self) -> list[Tensor]:
-        first = find_sequence(self.tensors)
-        tokens = first.tensor if first else None
-        return [t for t in self.tensors if t is not tokens and looks_like_mask(t)]
+        tokens = self.found.tensor if self.found else None
+        ids = {id(t) for s in self.flow.steps if s.op == "embedding" for t in s.inputs}
+        read = [own for own, t in zip(self.tensors, self.flow.given) if id(t) in ids]
+        others = [t for t in self.tensors if not any(t is own for own in read)]
+        return [t for t in others if t is not tokens and looks_like_mask(t)]
+
+    @functools.cached_property
+    def found(self) -> Sequence | None:
+        """What looks like tokens at first sight; `sequence` knows its axes."""
+        return find_sequence(self.tensors)
 
     @functools.cached_property
     def pad_ids(self) -> list[int]:
@@ -319,15 +349,37 @@ class Exam:
             padded = padded_keys(mask, self.sequence)
             if padded is not None and padded.any():
                 return padded
+        if self.lengths is not None and self.makes_mask():
+            return beyond(self.lengths, self.sequence.n_tokens)
         if self.sequence.is_ids:
             return padding_of_ids(self.sequence.tensor, self.pad_ids)
         return None
+
+    @functools.cached_property
+    def lengths(self) -> Tensor | None:
+        """A number of tokens for each sample, if an input looks like that."""
+        counts = [t for t in self.tensors if t.dim() == 1 and len(t) > 1]
+        counts = [t for t in counts if not t.is_floating_point()]
+        tokens = self.found.tensor if self.found else None
+        for count in counts if tokens is not None and tokens.dim() > 1 else ():
+            fits = len(count) in tokens.shape[:2] and count.min() >= 1
+            if fits and int(count.max()) in tokens.shape[:2]:
+                return count
+        return None
+
+    def makes_mask(self) -> bool:
+        """Say whether the call turns the lengths into a mask."""
+        padded = beyond(self.lengths, self.sequence.n_tokens)
+        made = [s.value for s in self.flow.steps if s.op in COMPARISONS]
+        made = [m.squeeze() for m in made if m.numel() == padded.numel()]
+        made = [m.T if m.shape != padded.shape else m for m in made]
+        return any(m.tolist() in (padded.tolist(), (~padded).tolist()) for m in made)
 
     # Variants
 
     def other_content(self, seed=1) -> Tensor:
         """Return tokens that differ from the given ones everywhere."""
-        x = self.sequence.tensor
+        x = self.samples.tensor
         generator = torch.Generator().manual_seed(seed)
         if x.is_floating_point():
             noise = torch.randn(x.shape, generator=generator).to(x)
@@ -342,7 +394,7 @@ class Exam:
 
     def changed_at(self, sample=None, token=None, seed=1) -> dict:
         """Return a swap with other content at one sample, one token, or one of both."""
-        seq = self.sequence
+        seq = self.samples
         where = torch.ones(seq.tensor.shape, dtype=torch.bool)
         for axis, index in ((seq.batch, sample), (seq.token, token)):
             if index is not None and axis is not None:
@@ -383,6 +435,8 @@ def floats(result) -> list[Tensor]:
 
 def differ(left, right, tolerance=1e-4) -> Tensor:
     """Return where two tensors of one shape differ by more than rounding."""
+    kinds = [t.dtype for t in (left, right) if t.is_floating_point()]
+    tolerance = max([tolerance, *(4 * torch.finfo(kind).eps for kind in kinds)])
     left, right = left.detach().float(), right.detach().float()
     size = left.nan_to_num(0, 0, 0).abs().max().clamp(min=1.0) if left.numel() else 1.0
     apart = (left - right).abs() > tolerance * size

@@ -196,14 +196,21 @@ def batch_first_for_sure(exam) -> bool:
 
 def followed(flow, step, labels):
     """Move labels as a step's output is moved: (labels, the steps, who reads it)."""
+    return moved_along(flow, step.outputs[0], step.index, labels)
+
+
+def moved_along(flow, tensor, after, labels):
+    """Move labels as a tensor is moved: (labels, the steps, who reads it)."""
     steps = []
     while True:
-        users = flow.users(step.outputs[0], step.index)
-        moves = [s for s in users if s.op in MOVES | RESHAPES]
+        users = flow.users(tensor, after)
+        moves = [s for s in users if s.op in MOVES | RESHAPES | {"unfold"}]
+        moves = [s for s in moves if flow.users(s.outputs[0], s.index)] or moves
         if not moves:
             return labels, steps, users
         step = moves[0]
         labels = step.func(labels, *step.args[1:], **step.kwargs)
+        tensor, after = step.outputs[0], step.index
         steps.append(step)
 
 
@@ -263,12 +270,12 @@ def other_samples(exam):
     """Yield (what, swap): other content in sample 0, and another mask for sample 0."""
     yield "content", exam.changed_at(0)
     for mask in exam.masks:
-        if len(mask) == exam.sequence.n_samples:
+        if len(mask) == exam.samples.n_samples:
             other = mask.clone()
             other[0] = mask[-1] if not torch.equal(mask[0], mask[-1]) else mask[1]
             yield "mask", {mask: other}
-    x = exam.sequence.tensor
-    if exam.sequence.is_ids and exam.pads is not None:
+    x = exam.samples.tensor
+    if exam.samples.is_ids and exam.pads is not None:
         row = next((i for i in range(1, len(x)) if pads_differ(exam, i)), None)
         if row is not None:
             other = x.clone()
@@ -284,7 +291,7 @@ def leak_between_samples(exam, swap):
     """Return (first step that carries it, how far) where others than sample 0 move."""
     flow = exam.observe(swap)
     before, after = exam.outputs, floats(flow.result)
-    seq = exam.sequence
+    seq = exam.samples
     for left, right in zip(before, after):
         axis = seq.batch if left.dim() > seq.batch else 0
         if left.shape != right.shape or left.shape[axis : axis + 1] != (seq.n_samples,):
@@ -302,7 +309,7 @@ def first_spread(exam, flow) -> Step | None:
     """Return the first step in which more has changed than one sample can hold."""
     if not alike(exam.flow, flow):
         return None
-    share = 1 / exam.sequence.n_samples + 1e-6
+    share = 1 / exam.samples.n_samples + 1e-6
     for step, other in zip(exam.flow.steps, flow.steps):
         floating = step.value.is_floating_point() and step.value.numel() > 1
         if not floating or step.value.shape != other.value.shape:

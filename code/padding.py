@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from exam import PEN, differ
 from flow import SDPA, Attention
-from influence import meeting
+from influence import meeting, sample_marks
 from stream import tables
 from torch import Tensor, nn
 
@@ -58,20 +58,35 @@ def by_sample(exam, attention) -> Tensor | None:
     if used.dim() == 2 and n == 1:
         return used[None, None]
     if used.dim() == 3 and len(used) % n == 0:
+        if len(used) > n and heads_in_front(exam, attention):
+            return used.unflatten(0, (-1, n)).transpose(0, 1)
         return used.unflatten(0, (n, -1))
     if used.dim() == 4 and n in used.shape[:2]:
         return used if len(used) == n else used.transpose(0, 1)
     return None
 
 
+def heads_in_front(exam, attention) -> bool:
+    """Say whether heads were folded into axis 0 in front of samples, not behind."""
+    if exam.sequence.n_samples < 2 or attention.mix.value.dim() != 3:
+        return False
+    return sample_marks(exam, attention, 0)[:2].tolist() == [1, 2]
+
+
 def keys_of(exam, attention) -> Tensor | None:
     """Return padding (B, Tk); further keys, like CLS or registers, are no padding."""
-    spare = attention.used.shape[-1] - exam.pads.shape[1]
+    front, back = company(exam, attention)
+    if front < 0 or back < 0:
+        return None
+    return nn.functional.pad(exam.pads, (front, back), value=False)
+
+
+def company(exam, attention) -> tuple[int, int]:
+    """Return how many keys stand in front of the tokens, and how many behind them."""
+    spare = attention.used.shape[-1] - exam.sequence.n_tokens
     met = meeting(exam) if exam.sequence.n_samples > 1 else None
     front = met.shift if met is not None and met.axis == "tokens" else spare
-    if not 0 <= front <= spare:
-        return None
-    return nn.functional.pad(exam.pads, (front, spare - front), value=False)
+    return front, spare - front
 
 
 # --- how it is masked ----------------------------------------------------------------
@@ -85,6 +100,13 @@ def float_mask(attention) -> bool:
         added = [t for s in attention.path[:-1] if s.op == "add" for t in s.inputs]
     added = [t for t in added if t is not None and t.is_floating_point()]
     return any(t.detach().unique().tolist() in ([0, 1], [1]) for t in added)
+
+
+def times_mask(attention) -> bool:
+    """Say whether scores were multiplied by truth values."""
+    factors = [t for s in attention.path[:-1] if s.op == "mul" for t in s.inputs]
+    factors = [t.detach() for t in factors if t.dim() > 1]
+    return any(t.unique().tolist() in ([0, 1], [False, True]) for t in factors)
 
 
 def weights_after(attention) -> bool:
@@ -154,9 +176,13 @@ def padding_variants(exam):
 def tokens_axis(exam, out) -> int | None:
     """Return the axis of an output that has one entry a token, None if it is pooled."""
     seq = exam.sequence
-    for axis in (seq.token, 1, 0, 2):
-        if axis < out.dim() and out.shape[axis] == seq.n_tokens and axis != seq.batch:
-            if out.dim() > 1:
+    longer = seq.n_tokens
+    if exam.attentions:
+        longer += max(0, sum(company(exam, exam.attentions[0])))
+    for length in (seq.n_tokens, longer):
+        for axis in (seq.token, 1, 0, 2):
+            there = 1 < out.dim() > axis != seq.batch
+            if there and out.shape[axis] == length:
                 return axis
     return None
 
@@ -171,8 +197,11 @@ def apart_where_real(exam, left, right) -> float:
         axis = tokens_axis(exam, one) if exam.sequence else None
         if axis is not None and exam.pads is not None and moved.any():
             keep = (~exam.pads).to(moved.device)
+            if one.shape[axis] > keep.shape[1]:
+                room = company(exam, exam.attentions[0])
+                keep = nn.functional.pad(keep, room, value=True)
             shape = [1] * one.dim()
-            shape[exam.sequence.batch], shape[axis] = exam.pads.shape
+            shape[exam.sequence.batch], shape[axis] = keep.shape
             keep = (keep.T if exam.sequence.batch > axis else keep).reshape(shape)
             moved = moved & keep
         if moved.any():
@@ -223,7 +252,7 @@ def deaf_output(exam) -> str:
     heard = 0
     for token in (1, n // 2, n - 1):
         out = exam.run(exam.changed_at(token=token))
-        heard += bool(out) and bool(differ(out[0], exam.output).any())
+        heard += bool(out) and not torch.equal(out[0], exam.run()[0])
     return "" if heard else "the output does not depend on any token but the first"
 
 

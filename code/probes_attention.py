@@ -15,11 +15,12 @@ from influence import (
     meeting,
     merged,
     model_width,
+    moved_along,
     normalised,
     other_samples,
     scores,
 )
-from probing import apart, found, probe, size
+from probing import found, probe, size
 from stream import (
     gradients,
 )
@@ -48,6 +49,34 @@ def channels_as_tokens(exam):
             kind = "batch/sequence layout"
             yield found(kind, "fault", title, evidence, fix, conv.row)
             return
+
+
+@probe("run", "numbers")
+def pieces_of_images(exam):
+    """Does each token hold one piece of its image, with all channels of its places?"""
+    for image, given in zip(exam.tensors, exam.flow.given):
+        if not any(image is known for known in exam.images):
+            continue
+        labels = torch.arange(image.numel()).view(image.shape)
+        labels, steps, users = moved_along(exam.flow, given, -1, labels)
+        read = [user.op for user in users if user.op in READERS]
+        row = next((r for r in labels.flatten(0, -2) if not is_box(r, image)), None)
+        if steps and read and row is not None:
+            step, places = steps[-1], torch.unravel_index(row, image.shape)
+            apart = [len(place.unique()) for place in places]
+            title = "Tokens do not hold whole pieces of their images"
+            evidence = f"{len(row)} features of one token of {size(step.outputs[0])} "
+            evidence += f"are strewn over {tuple(apart)} places of {size(image)}"
+            fix = "split axes with reshape, order them with permute, then join them"
+            kind = "batch/sequence layout"
+            yield found(kind, "fault", title, evidence, fix, step.row)
+            return
+
+
+def is_box(labels, image) -> bool:
+    """Say whether numbered entries of an image fill a box: all of some of each axis."""
+    places = torch.unravel_index(labels, image.shape)
+    return math.prod(len(place.unique()) for place in places) == len(labels)
 
 
 @probe("run", "numbers", "sequence", "attentions", "batch")
@@ -102,15 +131,15 @@ STATISTICS = set("mean var std var_mean std_mean layer_norm instance_norm".split
 STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
 
 
-@probe("run", "numbers", "sequence", "output", "batch")
+@probe("run", "numbers", "samples", "output")
 def samples_heard(exam):
     """Does the output have an entry for each sample, made from that sample?"""
-    kind, seq, shape = "batch/sequence layout", exam.sequence, exam.output.shape
+    kind, seq, shape = "batch/sequence layout", exam.samples, exam.output.shape
     known = exam.has(kind, "nan / precision")
     known |= exam.has(kind, "train/eval and fast path", severity="warning")
     if known or not exam.attentions:
         return
-    if seq.n_samples not in shape and seq.n_tokens in shape[:1]:
+    if exam.sequence and seq.n_samples not in shape and seq.n_tokens in shape[:1]:
         title = "The output has an entry for each token and none for each sample"
         evidence = f"{size(seq.tensor)} goes in, {size(exam.output)} comes out"
         fix = "pool over the axis of tokens, not over the batch"
@@ -118,14 +147,15 @@ def samples_heard(exam):
         return
     swap = exam.changed_at(seq.n_samples - 1)
     after = exam.run(swap) if exam.is_change(swap) else None
-    if after is not None and not apart(exam.run() or [], after):
+    before = exam.run() or []
+    if after is not None and all(map(torch.equal, before, after)):
         title = "The last sample has no part in any output"
         evidence = "other content of it changes nothing"
         fix = "read along the axis of tokens: x[:, 0], not x[0]"
         yield found(kind, "fault", title, evidence, fix)
 
 
-@probe("run", "numbers", "sequence", "output", "batch", costly=True)
+@probe("run", "numbers", "samples", "output", costly=True)
 def samples_apart(exam):
     """Is each sample's output independent of the other samples?"""
     if exam.has("batch/sequence layout", "head split/merge", "nan / precision"):
@@ -223,7 +253,8 @@ def declared_heads(exam):
         owner = parts.get(attention.row.module)
         for name in DECLARED:
             said, seen = getattr(owner, name, None), heads(attention)
-            if type(said) is int and said == attention.width != seen:
+            folded = attention.weights.dim() != 4  # then their number is not seen
+            if type(said) is int and said == attention.width != seen and not folded:
                 title = f"There are {seen} heads, each {said} wide: the two are swapped"
                 shape = size(attention.weights)
                 evidence = f"{name} is {said}, and the weights are {shape}"
@@ -342,9 +373,18 @@ def double_softmax(exam):
             title = f"Softmax is applied to the result of {line[-1].op}"
             spread = step.value.amax(-1).mean().item()
             evidence = f"its largest weight is {spread:.2f} on average: nearly uniform"
-            fix = "drop one of the two"
-            yield found("softmax / scale", "fault", title, evidence, fix, step.row)
+            kind, fix = "softmax / scale", "drop one of the two"
+            if is_only_shown(exam, line[-1], step):
+                kind, fix = "attention weights", "return the weights that were used"
+                evidence += "; what it makes is given out, the values met the first"
+            yield found(kind, "fault", title, evidence, fix, step.row)
             return
+
+
+def is_only_shown(exam, weights, step) -> bool:
+    """Say whether the values met other weights than those of a second softmax."""
+    used = any(a.step is weights for a in exam.attentions)
+    return used and not any(a.step is step for a in exam.attentions)
 
 
 @probe("run", "attentions")
@@ -371,7 +411,7 @@ def score_scale(exam):
         if normalised(attention) or attention.query is None:
             continue
         width, ratio = attention.width, abs(factor) * math.sqrt(attention.width)
-        if abs(ratio - 1) < 0.03:
+        if abs(ratio - 1) < 0.03 or scaled_at_the_start(attention, factor):
             continue
         name, severity = explain_scale(exam, attention, factor)
         values = scores(exam, attention)
@@ -387,6 +427,12 @@ def score_scale(exam):
         row = (attention.product or attention.step).row
         yield found("softmax / scale", severity, title, evidence, fix, row)
         return
+
+
+def scaled_at_the_start(attention, factor) -> bool:
+    """Say whether queries start so small that no factor is needed, as in T5."""
+    query, key = (t.float().std().item() for t in (attention.query, attention.key))
+    return factor == 1.0 and query < 1.5 * key * attention.width**-0.5
 
 
 def explain_scale(exam, attention, factor) -> tuple[str, str]:

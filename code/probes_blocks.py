@@ -3,7 +3,7 @@
 import torch
 from exam import differ
 from probing import found, probe, size
-from stream import branches, norm_like, way_around
+from stream import branches, carries_attention, norm_like, way_around
 from undo import reseed
 
 
@@ -115,6 +115,13 @@ def residual_paths(exam):
             title = f"There is no residual around {what}"
             evidence = f"nothing of {size(stream)} reaches the output but through it"
             fix = "x = x + f(x)"
+            kind = "norm / residual / FFN"
+            yield found(kind, "warning", title, evidence, fix, step.row)
+            return
+        if what == "the feed-forward" and not carries_attention(exam, step, stream):
+            title = "The residual around the feed-forward leaves out the attention"
+            evidence = "what attention returned reaches the output only through it"
+            fix = "add what goes into the feed-forward, not what went into the layer"
             kind = "norm / residual / FFN"
             yield found(kind, "warning", title, evidence, fix, step.row)
             return

@@ -9,6 +9,7 @@ from padding import (
     float_mask,
     means_to_be_causal,
     rows_are_dead,
+    times_mask,
     triangle,
     view_of_padding,
     weak_fill,
@@ -78,6 +79,12 @@ REASONS = [
         *("mask meaning", "fault"),
         "A float mask of 0 and 1 is added to the scores: it hides nothing",
         "use a bool mask, or 0 and -inf",
+    ),
+    (
+        lambda exam, view, partly: times_mask(view.attention),
+        *("mask meaning", "fault"),
+        "Scores are multiplied by the mask: 0 is a score like any other",
+        "fill hidden scores with -inf",
     ),
     (
         lambda exam, view, partly: view.on_pads > 0.99,

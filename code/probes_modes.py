@@ -1,8 +1,10 @@
 """Probes of modes: train against eval, the fast path against the slow one."""
 
+from exam import set_modes
 from padding import apart_where_real
 from probing import apart, found, probe, without_dropout
-from stream import called_modules, modes_changed
+from stream import called_modules, modes_changed, numbers_changed
+from undo import reseed
 
 
 @probe("run", "numbers", "output")
@@ -42,11 +44,42 @@ def train_and_eval(exam):
         return
     still = exam.run(how=without_dropout, grad=True)
     moving = exam.run(how=without_dropout, grad=True, train=True)
-    if still is not None and moving is not None and apart(still, moving):
+    again = exam.run(how=without_dropout, grad=True, train=True, seed=1)
+    if None in (still, moving, again) or apart(moving, again):
+        return  # random in other ways than dropout, like a dropped path
+    if apart(still, moving):
         title = "Train and eval mode compute different things"
         evidence = f"with dropout off they still differ by {apart(still, moving):.3g}"
         fix = "look for branches on self.training"
         yield found("train/eval and fast path", "warning", title, evidence, fix)
+
+
+@probe("run", "root", "numbers", "output", costly=True)
+def eval_leaves_no_trace(exam):
+    """Is training after a call in eval mode what it was before?"""
+    if exam.has("registration / sharing"):
+        return
+    calls = [exam.run(how=training_call(exam, first)) for first in (False, True)]
+    if None not in calls and apart(*calls):
+        title = "A call in eval mode changes what training computes afterwards"
+        evidence = f"with the same random numbers outputs differ by {apart(*calls):.3g}"
+        changed = numbers_changed(exam)
+        evidence += f"; {', '.join(changed[:2])}" if changed else ""
+        kind, fix = "train/eval and fast path", "forward should not write attributes"
+        yield found(kind, "fault", title, evidence, fix)
+
+
+def training_call(exam, after_eval):
+    """Make a call in train mode, after one in eval mode or at once."""
+
+    def call_in_training(call, *args, **kwargs):
+        if after_eval:
+            call(*args, **kwargs)
+        set_modes(exam.modes, True)
+        reseed(0)
+        return call(*args, **kwargs)
+
+    return call_in_training
 
 
 @probe("run", "root", "numbers", "output")

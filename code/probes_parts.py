@@ -5,8 +5,8 @@ from exam import Finding
 from flow import memory
 from probing import found, probe, size
 from stream import (
-    after_attention,
     gradients,
+    in_feed_forward,
     is_table_sum,
     parameters_replaced,
     unused_steps,
@@ -226,7 +226,7 @@ def discarded_results(exam):
             continue
         if step.op == "add" and is_table_sum(exam, step):
             kind = "positional encoding"
-        if step.op == "linear" and not after_attention(exam, step):
+        if step.op == "linear" and not in_feed_forward(exam, step):
             kind = "projections"
         title = f"The result of {step.op} is thrown away"
         evidence = f"{size(step.outputs[0])} is computed, and nothing uses it"

@@ -4,8 +4,17 @@ import math
 
 import torch
 from exam import differ
+from influence import meeting
 from probing import found, probe, size
-from stream import blind_to_order, rotated, rows_differ, tables, unread_table
+from stream import (
+    blind_to_order,
+    hears_tokens,
+    rotated,
+    rows_differ,
+    since_projection,
+    tables,
+    unread_table,
+)
 
 
 @probe("run", "numbers", "sequence")
@@ -27,10 +36,28 @@ def positions(exam):
             title = "Positions vary along the batch, not the tokens"
             evidence = f"{size(table.added)} is added to {size(table.step.outputs[0])}"
             said = title, evidence, "slice and broadcast along the axis of tokens"
+        elif rows_in_common(table):
+            kind = "nan / precision"
+            yield found(kind, severity, *rows_in_common(table), row)
+            continue
         else:
             said = misshapen_waves(table)
         if said:
             yield found("positional encoding", severity, *said, row)
+
+
+def rows_in_common(table):
+    """Say which neighbours share a position, as counting in half precision makes."""
+    rows = table.added.squeeze()
+    coarse = rows.is_floating_point() and torch.finfo(rows.dtype).bits < 32
+    if table.learnt or rows.dim() != 2 or not coarse:
+        return None
+    same = int((rows[1:] == rows[:-1]).all(-1).sum())
+    if not same:
+        return None
+    evidence = f"{same} of {len(rows)} positions equal the one before, in {rows.dtype}"
+    fix = "count and take sines in float32, then convert"
+    return "Neighbouring positions are rounded to the same numbers", evidence, fix
 
 
 @probe("run", "root", "numbers", "sequence", "attentions", "output", costly=True)
@@ -73,7 +100,17 @@ def positions_and_words(exam):
 def rotations(exam):
     """Do rotated queries and keys see only the distance between tokens?"""
     attention = rotated(exam)
-    if attention is None or not rows_differ(attention.query):
+    if attention is None:
+        return
+    if not rows_differ(attention.query):
+        step = turned_elsewhere(exam)
+        if step is not None:
+            title = "Queries are rotated along another axis than that of the tokens"
+            evidence = "with all tokens equal, rotated queries are equal too; "
+            evidence += f"the angles vary over an axis of {size(step.outputs[0])}"
+            fix = "rotate (B, H, T, K), or give the angles an axis for heads"
+            kind = "positional encoding"
+            yield found(kind, "fault", title, evidence, fix, step.row)
         return
     if attention.query.shape[-2] != attention.key.shape[-2]:
         return
@@ -91,6 +128,20 @@ def rotations(exam):
         yield found(
             kind, "warning", title, evidence, "rotate queries and keys only", row
         )
+
+
+def turned_elsewhere(exam):
+    """Return a step that multiplies queries by a table of angles, not of tokens."""
+    line = meeting(exam).attention.sources.get("query") or [None]
+    for step in since_projection(exam.flow, line[0]):
+        tables = [t for t in step.inputs if step.op == "mul" and t.dim() > 1]
+        tables = [t for t in tables if not t.requires_grad]
+        for table in tables:
+            rows = table.detach().reshape(-1, table.shape[-1])
+            angles = rows_differ(rows) and rows_differ(rows.T)
+            if angles and not hears_tokens(exam, table, step.index):
+                return step
+    return None
 
 
 @probe("run", "sequence")

@@ -1,5 +1,6 @@
 """Probes of the weights that a module gives out, returned or kept."""
 
+import dataclasses
 import itertools
 
 from influence import scores
@@ -21,7 +22,8 @@ def returned_weights(exam):
                 yield found(kind, severity, title, evidence, fix, attention.row)
                 return
     kind, row = "attention weights", exam.attentions[0].row
-    if asked_for_weights(exam) and holds_none(exam.flow.result):
+    given_out = any(equal(o, a.weights) for o in exam.outputs for a in exam.attentions)
+    if asked_for_weights(exam) and not given_out and holds_none(exam.flow.result):
         title, fix = "Weights were asked for and are None", "hand the request on"
         evidence = f"{asked_for_weights(exam)}=True, and the result holds None"
         yield found(kind, "warning", title, evidence, fix, row)
@@ -41,6 +43,10 @@ def asked_for_weights(exam) -> str:
 
 
 def holds_none(result) -> bool:
+    if dataclasses.is_dataclass(result):
+        result = vars(result)
+    if isinstance(result, dict):
+        result = list(result.values())
     if isinstance(result, (tuple, list)):
         return any(map(holds_none, result))
     return result is None

@@ -12,6 +12,9 @@ NEEDS = {
     "root": lambda exam: "" if exam.root is not None else "it is no nn.Module",
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
     "sequence": lambda exam: "" if exam.sequence else "no input looks like tokens",
+    "samples": lambda exam: (
+        "" if exam.samples and exam.samples.n_samples > 1 else "there is no batch"
+    ),
     "batch": lambda exam: (
         "" if exam.sequence.n_samples > 1 else "the batch holds one sample"
     ),

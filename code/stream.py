@@ -11,6 +11,7 @@ from influence import (
     ACTIVATIONS,
     ANY,
     FUSED,
+    LAYERS,
     alike,
     changed_flows,
     meeting,
@@ -177,6 +178,18 @@ def rotated(exam):
     return attention
 
 
+def since_projection(flow, step) -> list[Step]:
+    """Return a step and those before it, back to where features were projected."""
+    found, todo = {}, [step]
+    while todo:
+        step = todo.pop()
+        if step is None or step.index in found or step.op in LAYERS:
+            continue
+        found[step.index] = step
+        todo += [flow.producer(t, step.index) for t in step.inputs]
+    return list(found.values())
+
+
 def rows_differ(tensor) -> bool:
     return bool(differ(tensor, tensor[..., :1, :]).any())
 
@@ -237,14 +250,31 @@ def has_company(exam, step) -> bool:
 
 def way_around(exam, blocked, stream) -> bool:
     """Say whether the result depends on a tensor by a way that avoids one step."""
-    flow = exam.flow
-    goal = upstream(flow, stream, blocked.index)
+    goal = upstream(exam.flow, stream, blocked.index)
+    return found_without(
+        exam.flow,
+        blocked,
+        lambda tensor, step: id(tensor) in goal or same_memory(tensor, stream),
+    )
+
+
+def carries_attention(exam, blocked, stream) -> bool:
+    """Say whether what the attention before a step returned finds a way around it."""
+    ends = fused_or_mixed(exam)
+    path = exam.flow.back(stream, blocked.index, lambda step: step in ends, ANY)
+    return path is None or found_without(
+        exam.flow, blocked, lambda tensor, step: step is path[-1]
+    )
+
+
+def found_without(flow, blocked, arrived) -> bool:
+    """Search back from the result, but not through one step, until `arrived`."""
     seen, todo = set(), [(t, len(flow.steps)) for t in tensors_in(flow.result)]
     while todo:
         tensor, index = todo.pop()
-        if id(tensor) in goal or same_memory(tensor, stream):
-            return True
         step = flow.producer(tensor, index)
+        if arrived(tensor, step):
+            return True
         if step is None or step is blocked or step.index in seen:
             continue
         seen.add(step.index)
@@ -269,11 +299,11 @@ def upstream(flow, stream, before) -> set[int]:
     return found
 
 
-def after_attention(exam, step) -> bool:
-    """Say whether a step works on what an attention has returned."""
+def in_feed_forward(exam, step) -> bool:
+    """Say whether a linear map works on the stream after attention, not on heads."""
     ends = fused_or_mixed(exam)
-    found = exam.flow.back(step.inputs[0], step.index, lambda s: s in ends, ANY)
-    return found is not None
+    path = exam.flow.back(step.inputs[0], step.index, lambda s: s in ends, ANY)
+    return path is not None and any(s.op in LAYERS | {"add"} for s in path[:-1])
 
 
 # --- what nothing uses ---------------------------------------------------------------
@@ -369,6 +399,31 @@ def modes_changed(exam) -> list[str]:
     for train in (False, True):
         exam.run(how=functools.partial(look, train=train), train=train, whole=True)
     return list(changed)
+
+
+def numbers_changed(exam) -> list[str]:
+    """Tell of attributes that hold another plain number after a call."""
+    changed = []
+
+    def look(call, *args, **kwargs):
+        before = plain_numbers(exam)
+        call(*args, **kwargs)
+        after = plain_numbers(exam)
+        both = [name for name in before if name in after]
+        moved = [name for name in both if before[name] != after[name]]
+        changed.extend(f"{n} goes from {before[n]} to {after[n]}" for n in moved)
+
+    exam.run(how=look, whole=True)
+    return changed
+
+
+def plain_numbers(exam) -> dict:
+    return {
+        f"{path}.{name}".lstrip("."): value
+        for path, module in exam.modules
+        for name, value in vars(module).items()
+        if isinstance(value, (bool, int, float))
+    }
 
 
 def called_modules(exam) -> set[int]:

@@ -8,6 +8,7 @@ from collections import Counter
 
 import doctor
 import doctor_cases
+import doctor_reports  # noqa: F401 (it registers its cases)
 import encoder
 import numpy
 import pytest
