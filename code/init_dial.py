@@ -1,7 +1,7 @@
 """A view of chapter 1: how large words are beside their places, by initialisation."""
 
 import numpy as np
-from views import View, html_text, place
+from views import View, as_array, html_text, place
 
 SHOWN = 16  # columns of a row that are drawn: eight clocks, from the fast to the slow
 
@@ -18,13 +18,14 @@ class InitDial(View):
     """
 
     module = "init_dial.js"
+    plain_size = 0  # its numbers deflate to a third
     styles = ("axes.css", "views.css", "strips.css", "init_dial.css")
 
     def __init__(self, tables, places, tokens, *, init=0, d_model=None, root=True):
-        places = [np.asarray(table, dtype=float) for table in places]
+        places = [as_array("places", table) for table in places]
         widths = [table.shape[1] for table in places]
         tables = {
-            name: [np.asarray(table, dtype=float) for table in of_widths]
+            name: [as_array(name, table) for table in of_widths]
             for name, of_widths in tables.items()
         }
         tokens = list(map(str, tokens))

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from views import View, html_text, numbers_table, place
+from views import View, as_array, html_text, numbers_table, place
 
 
 class ScaleDial(View):
@@ -19,7 +19,7 @@ class ScaleDial(View):
     styles = ("axes.css", "views.css", "scale_dial.css")
 
     def __init__(self, query, key, tokens, columns=None, *, divisor=None, cell=(0, 0)):
-        self.query, self.key = (np.asarray(x, dtype=float) for x in (query, key))
+        self.query, self.key = as_array("query", query), as_array("key", key)
         tokens = list(map(str, tokens))
         names = list(map(str, columns or range(self.query.shape[-1])))
         wanted = (len(tokens), len(names))

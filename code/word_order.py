@@ -1,7 +1,7 @@
 """A view of chapter 1: what happens to the rows of a sentence when its words move."""
 
 import numpy as np
-from views import View, html_text
+from views import View, as_array, html_text
 
 
 class WordOrder(View):
@@ -17,7 +17,7 @@ class WordOrder(View):
     styles = ("axes.css", "views.css", "strips.css", "word_order.css")
 
     def __init__(self, tokens, words, places, *, add=False):
-        words, places = (np.asarray(x, dtype=float) for x in (words, places))
+        words, places = as_array("words", words), as_array("places", places)
         tokens = list(map(str, tokens))
         if words.ndim != 2 or words.shape != places.shape or len(words) != len(tokens):
             wanted = f"two arrays ({len(tokens)}, n), one row a token"

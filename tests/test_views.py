@@ -29,7 +29,9 @@ HOSTILE = [
     "\ud800",  # half of a character, as some tokenisers give it
     "<!--",
 ]
-BUNDLES = ["attention_map.js", "shape_tracer.js", "encoder_lab.js"]
+BUNDLES = sorted(
+    p.name for p in views.JS.glob("*.js") if "export default" in p.read_text()
+)
 
 
 class Plain(View):

@@ -3,8 +3,8 @@
 import { frame, h, letter, onChange, put } from "./dom.js";
 import { picker } from "./inputs.js";
 import { extreme, strip, sums } from "./strips.js";
+import { s } from "./svg.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 46, RIGHT = 22, TOP = 14, BOTTOM = 34, WIDE = 420, HIGH = 250;
 
 export function scaled(rms, width, root) {
@@ -38,13 +38,6 @@ export function spots(widths, low, high) {
   };
 }
 
-function svg(tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-
 function reader(model) {
   const names = model.get("names"), widths = model.get("widths"), rms = model.get("rms");
   const place = model.get("place_rms"), at = () => widths.indexOf(model.get("d_model"));
@@ -69,9 +62,9 @@ function chart(scene) {
   const low = Math.floor(Math.log10(Math.min(...every)));
   const high = Math.ceil(Math.log10(Math.max(...every)));
   const { x, y } = spots(widths, low, high);
-  const node = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "dial-chart" });
+  const node = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "dial-chart" });
   const line = (sizes, look) =>
-    svg("polyline", { class: look, points: widths.map((w, i) => `${x(w)},${y(sizes(i))}`).join(" ") });
+    s("polyline", { class: look, points: widths.map((w, i) => [x(w), y(sizes(i))]).join(" ") });
 
   function draw() {
     const i = scene.at(), init = model.get("init"), root = model.get("root");
@@ -79,19 +72,21 @@ function chart(scene) {
     const parts = [];
     for (let power = low; power <= high; power++) {
       const level = y(10 ** power);
-      parts.push(svg("line", { class: "dial-grid", x1: LEFT, x2: WIDE - RIGHT, y1: level, y2: level }));
-      parts.push(svg("text", { x: LEFT - 5, y: level + 4, "text-anchor": "end" }, 10 ** power));
+      const ends = { x1: LEFT, x2: WIDE - RIGHT, y1: level, y2: level };
+      parts.push(s("line", { class: "dial-grid", ...ends }));
+      parts.push(s("text", { x: LEFT - 5, y: level + 4, "text-anchor": "end" }, 10 ** power));
     }
     for (const width of widths) {
-      parts.push(svg("text", { x: x(width), y: HIGH - 18, "text-anchor": "middle" }, width));
+      parts.push(s("text", { x: x(width), y: HIGH - 18, "text-anchor": "middle" }, width));
     }
-    parts.push(svg("text", { x: (LEFT + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "D = d_model"));
+    const middle = { x: (LEFT + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" };
+    parts.push(s("text", middle, "D = d_model"));
     names.forEach((_, n) => n !== init && parts.push(line((k) => scene.size(n, k), "dial-other")));
     parts.push(line((k) => scene.size(init, k, !root), "dial-undone"));
     parts.push(line(scene.place, "dial-place"), line((k) => scene.size(init, k), "dial-word"));
-    parts.push(svg("line", { class: "dial-gap", x1: here, x2: here, y1: y(word), y2: y(place) }));
-    parts.push(svg("circle", { class: "dial-word", cx: here, cy: y(word), r: 5 }));
-    parts.push(svg("circle", { class: "dial-place", cx: here, cy: y(place), r: 5 }));
+    parts.push(s("line", { class: "dial-gap", x1: here, x2: here, y1: y(word), y2: y(place) }));
+    parts.push(s("circle", { class: "dial-word", cx: here, cy: y(word), r: 5 }));
+    parts.push(s("circle", { class: "dial-place", cx: here, cy: y(place), r: 5 }));
     node.replaceChildren(...parts);
     node.setAttribute("aria-label",
       `RMS against d_model, log scale: word ${short(word)}, place ${short(place)}`);
@@ -102,7 +97,10 @@ function chart(scene) {
     const off = (width) => Math.abs(x(width) - wanted);
     put(model, { d_model: widths.reduce((a, b) => (off(b) < off(a) ? b : a)) });
   };
-  node.addEventListener("pointerdown", (event) => (node.setPointerCapture(event.pointerId), turn(event)));
+  node.addEventListener("pointerdown", (event) => {
+    node.setPointerCapture(event.pointerId);
+    turn(event);
+  });
   node.addEventListener("pointermove", (event) => event.buttons && turn(event));
   return { node, draw };
 }
@@ -126,12 +124,14 @@ function picture(scene) {
     });
   }
   const label = "The numbers of five words, of their places, and of the sums, as colours";
-  return { node: h("div", { class: "dial-picture", role: "img", "aria-label": label }, ...blocks.map((b) => b.node)), draw };
+  const look = { class: "dial-picture", role: "img", "aria-label": label };
+  return { node: h("div", look, ...blocks.map((block) => block.node)), draw };
 }
 
 function told(scene) {
   const says = h("p", { class: "dial-says eta-num", "aria-live": "polite" });
-  const bar = h("div", { class: "dial-share" }, h("span", { class: "dial-word" }), h("span", { class: "dial-place" }));
+  const half = (look) => h("span", { class: look });
+  const bar = h("div", { class: "dial-share" }, half("dial-word"), half("dial-place"));
   function draw() {
     const i = scene.at(), word = scene.size(scene.model.get("init"), i), place = scene.place(i);
     const share = wordShare(word, place), [left, right] = bar.children;
@@ -144,7 +144,8 @@ function told(scene) {
       h("span", { class: "dial-key dial-place", text: `places ${short(place)}` }),
       h("br"), `Words are ${judge(word / place)}.`);
   }
-  const node = h("div", { class: "dial-told" }, says, h("span", { class: "eta-quiet", text: "the sum's squared length comes from" }), bar);
+  const title = h("span", { class: "eta-quiet", text: "the sum's squared length comes from" });
+  const node = h("div", { class: "dial-told" }, says, title, bar);
   return { node, draw };
 }
 

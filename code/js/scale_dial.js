@@ -1,8 +1,10 @@
 // One row of attention at any divisor, and any cell of the map spelled out.
 import { entropy } from "./attention_math.js";
 import { frame, h, letter, onChange, put } from "./dom.js";
+import { button } from "./lab_controls.js";
 
 const SMALL = -2, LARGE = 5; // the divisor runs from 2^-2 to 2^5
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 export function terms(query, key) {
   return query.map((value, i) => value * key[i]);
@@ -37,18 +39,19 @@ export function slope(weights) {
 const two = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2));
 
 // The map as a grid of buttons: one stop for the tab key, arrow keys inside.
-function mapOf(scene) {
+function mapPane(scene) {
   const { model, tokens } = scene, n = tokens.length;
   const row = (...cells) => h("tr", { role: "row" }, ...cells);
   const cells = tokens.map((_, q) => tokens.map((_, k) =>
     h("td", { role: "gridcell", onclick: () => scene.choose(q, k) }, h("b"), h("small"))));
   const heads = tokens.map((text) => h("th", { scope: "col", role: "columnheader", text }));
   const corner = h("td", { role: "gridcell", class: "eta-quiet", text: "asks ↓" });
-  const node = h("table", { class: "scale-map", role: "grid", "aria-label": "weights; below each, its score" },
-    row(corner, ...heads),
-    ...cells.map((line, q) => row(h("th", { scope: "row", role: "rowheader", text: tokens[q] }), ...line)));
+  const names = tokens.map((text) => h("th", { scope: "row", role: "rowheader", text }));
+  const look = { class: "scale-map", role: "grid", "aria-label": "weights; below each, its score" };
+  const rows = cells.map((line, q) => row(names[q], ...line));
+  const node = h("table", look, row(corner, ...heads), ...rows);
   node.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const step = STEPS[event.key];
     if (!step) return;
     event.preventDefault();
     const [q, k] = model.get("cell").map((at, i) => Math.min(n - 1, Math.max(0, at + step[i])));
@@ -73,7 +76,7 @@ function mapOf(scene) {
 }
 
 // The chosen cell: each product, their sum, the division, the power, the share.
-function spelled(scene) {
+function cellPane(scene) {
   const { model, tokens, columns, query, key } = scene;
   const title = h("strong"), table = h("table", { class: "scale-terms eta-num" });
   const steps = h("p", { class: "eta-num", "aria-live": "polite" });
@@ -95,18 +98,20 @@ function spelled(scene) {
       `e to that: ${grown[k].toPrecision(4)}, of ${sum.toPrecision(4)} in the row`, h("br"),
       "share: ", h("b", { text: scene.weights(q)[k].toFixed(3) }));
   }
-  const next = h("button", { class: "eta-button", type: "button", text: "next cell", onclick: () => scene.next() });
-  return { node: h("section", { class: "scale-cell", "aria-label": "the chosen cell" },
-    h("div", { class: "scale-head" }, title, next), table, steps), draw };
+  const next = button("next cell", scene.next);
+  const node = h("section", { class: "scale-cell", "aria-label": "the chosen cell" });
+  node.append(h("div", { class: "scale-head" }, title, next), table, steps);
+  return { node, draw };
 }
 
 // The chosen row: a bar a key, and two numbers that say how open it is.
-function rowOf(scene) {
+function rowPane(scene) {
   const { model, tokens } = scene, title = h("strong");
   const meters = [...tokens, "evenness", "slope"].map((text, i) => {
     const fill = h("i"), value = h("span", { class: "eta-num" });
     const look = i < tokens.length ? "scale-bar" : "scale-bar scale-measure";
-    return { fill, value, node: h("div", { class: look }, h("span", { text }), h("span", { class: "scale-track" }, fill), value) };
+    const track = h("span", { class: "scale-track" }, fill);
+    return { fill, value, node: h("div", { class: look }, h("span", { text }), track, value) };
   });
   function draw() {
     const q = model.get("cell")[0], weights = scene.weights(q);
@@ -117,7 +122,9 @@ function rowOf(scene) {
       value.textContent = shown[i].toFixed(3);
     });
   }
-  return { node: h("section", { class: "scale-row", "aria-label": "the row of weights" }, title, ...meters.map((m) => m.node)), draw };
+  const node = h("section", { class: "scale-row", "aria-label": "the row of weights" });
+  node.append(title, ...meters.map((meter) => meter.node));
+  return { node, draw };
 }
 
 function reader(model) {
@@ -143,21 +150,25 @@ function render({ model, el }) {
     oninput: () => put(model, { divisor: 2 ** Number(slider.value) }),
   });
   const value = h("span", { class: "eta-num scale-value" });
-  const stops = [["1", 1], ["√K", Math.sqrt(width)], ["K", width]].map(([text, divisor]) =>
-    ({ divisor, node: h("button", { class: "eta-button", type: "button", text, "aria-label": `divide by ${text}`, onclick: () => put(model, { divisor }) }) }));
-  const parts = [mapOf(scene), spelled(scene), rowOf(scene)];
+  const stops = [["1", 1], ["√K", Math.sqrt(width)], ["K", width]].map(([text, divisor]) => {
+    const node = button(text, () => put(model, { divisor }), { "aria-label": `divide by ${text}` });
+    return { divisor, node };
+  });
+  const parts = [mapPane(scene), cellPane(scene), rowPane(scene)];
   const draw = () => {
     const divisor = model.get("divisor");
     if (Math.abs(2 ** slider.value - divisor) > 0.02 * divisor) slider.value = Math.log2(divisor);
     slider.setAttribute("aria-valuetext", `divided by ${divisor.toFixed(2)}`);
     value.textContent = divisor.toFixed(2);
-    for (const stop of stops) stop.node.setAttribute("aria-pressed", Math.abs(stop.divisor - divisor) < 0.005);
+    for (const stop of stops) {
+      stop.node.setAttribute("aria-pressed", Math.abs(stop.divisor - divisor) < 0.005);
+    }
     for (const part of parts) part.draw();
   };
-  box.append(
-    h("div", { class: "eta-bar" }, h("label", {}, "divide by", slider, value), ...stops.map((stop) => stop.node),
-      h("span", { class: "eta-quiet" }, letter("K"), ` = ${width}`)),
-    h("div", { class: "scale-panes" }, ...parts.map((part) => part.node)));
+  const bar = h("div", { class: "eta-bar" }, h("label", {}, "divide by", slider, value));
+  bar.append(...stops.map((stop) => stop.node));
+  bar.append(h("span", { class: "eta-quiet" }, letter("K"), ` = ${width}`));
+  box.append(bar, h("div", { class: "scale-panes" }, ...parts.map((part) => part.node)));
   onChange(model, ["divisor", "cell"], signal, draw);
   draw();
   return end;

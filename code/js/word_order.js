@@ -1,5 +1,6 @@
 // Move the words of a sentence: do its rows only move along, or do they change?
 import { frame, h, onChange, put } from "./dom.js";
+import { button } from "./lab_controls.js";
 import { extreme, strip, sums } from "./strips.js";
 
 // The rows of the words in this order: each word's own, plus that of its place if asked.
@@ -38,7 +39,7 @@ export function shuffled(order, random = Math.random) {
 function verdict(hits, isStart) {
   const fresh = hits.filter((hit) => !hit).length;
   if (isStart) return "The sentence as it was. Move a word.";
-  if (!fresh) return `The same ${hits.length} rows, in another order: as a set, nothing has changed.`;
+  if (!fresh) return `The same ${hits.length} rows in another order: as a set, nothing has changed.`;
   return `${fresh} of ${hits.length} rows are new: these words have become other vectors.`;
 }
 
@@ -46,7 +47,6 @@ function render({ model, el }) {
   const { box, signal, end } = frame(el, "order", "Shuffle the words");
   const tokens = model.get("tokens"), words = model.get("words"), places = model.get("places");
   const start = tokens.map((_, i) => i);
-  const button = (text, onclick) => h("button", { class: "eta-button", type: "button", text, onclick });
   const add = button("add positions", () => put(model, { add: !model.get("add") }));
   const says = h("p", { class: "eta-num", "aria-live": "polite" });
   const list = h("ol", { class: "order-list" }), set = h("div", { class: "order-set" });
@@ -56,9 +56,10 @@ function render({ model, el }) {
   function item(row, i, hit, top) {
     const word = tokens[model.get("order")[i]];
     const label = `${word}, place ${i}; arrow keys move it`;
-    const grip = h("button", { class: "eta-button order-word", type: "button", text: word, "aria-label": label });
+    const grip = button(word, null, { class: "eta-button order-word", "aria-label": label });
     const mark = h("span", { class: "order-mark", text: hit ? "" : "new" });
-    return h("li", { "data-new": !hit }, h("span", { class: "eta-quiet", text: i }), grip, strip(row, top, 2), mark);
+    const number = h("span", { class: "eta-quiet", text: i });
+    return h("li", { "data-new": !hit }, number, grip, strip(row, top, 2), mark);
   }
   function draw() {
     const order = model.get("order"), plus = model.get("add");
@@ -100,12 +101,15 @@ function render({ model, el }) {
     carry(held, to);
     held = to;
   });
-  for (const name of ["pointerup", "pointercancel"]) list.addEventListener(name, () => (held = null));
+  for (const name of ["pointerup", "pointercancel"]) {
+    list.addEventListener(name, () => (held = null));
+  }
+  const shuffle = button("shuffle", () => go(shuffled(model.get("order"))));
+  const title = h("span", { class: "eta-quiet", text: "the rows as a set, sorted" });
   box.append(
-    h("div", { class: "eta-bar" }, button("shuffle", () => go(shuffled(model.get("order")))), button("as it was", () => go(start)), add),
+    h("div", { class: "eta-bar" }, shuffle, button("as it was", () => go(start)), add),
     says,
-    h("div", { class: "order-panes" }, list,
-      h("div", { class: "order-side" }, h("span", { class: "eta-quiet", text: "the rows as a set, sorted" }), set)));
+    h("div", { class: "order-panes" }, list, h("div", { class: "order-side" }, title, set)));
   onChange(model, ["order", "add"], signal, draw);
   draw();
   return end;
