@@ -1,6 +1,7 @@
 // A small trained encoder, run again in the page at every change.
 import { frame, h, onChange, put } from "./dom.js";
 import { forward, guess, influence, readModel, withEdits } from "./encoder_math.js";
+import { once } from "./later.js";
 import { flow, switches } from "./lab_flow.js";
 import { guessBars, taskList } from "./lab_guess.js";
 import { twoMaps } from "./lab_maps.js";
@@ -65,19 +66,6 @@ function runOf(scene) {
   const steps = forward(model, ids, hides, options);
   const said = { ids, words: tokens, padding: hides, vocabulary: scene.vocabulary, ...options };
   return { ...steps, ...guess(model, steps.output), model, ...said };
-}
-
-// Call `work` once after a burst of calls: at the end of the task, or after the frame.
-function once(wait, work) {
-  let waiting = false;
-  return () => {
-    if (waiting) return;
-    waiting = true;
-    wait(() => {
-      waiting = false;
-      work();
-    });
-  };
 }
 
 function render({ model, el }) {

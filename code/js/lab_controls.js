@@ -23,3 +23,29 @@ export function roving(node, selector) {
   });
   return () => all().forEach((each, i) => (each.tabIndex = i ? -1 : 0));
 }
+
+// Press on one button and draw over others: all become what the first became. `set`
+// gets a button and whether it is to be pressed; a key presses one at a time.
+export function paintOver(node, selector, set, signal) {
+  const buttonOf = (event) => event.target.closest?.(selector);
+  const isPressed = (each) => each.getAttribute("aria-pressed") === "true";
+  let brush = null;
+  node.addEventListener("pointerdown", (event) => {
+    const first = buttonOf(event);
+    if (!first) return;
+    first.releasePointerCapture?.(event.pointerId);
+    brush = !isPressed(first);
+    set(first, brush);
+  });
+  node.addEventListener("pointerover", (event) => {
+    const other = buttonOf(event);
+    if (other && brush !== null) set(other, brush);
+  });
+  const lift = () => (brush = null);
+  window.addEventListener("pointerup", lift, { signal });
+  window.addEventListener("pointercancel", lift, { signal });
+  node.addEventListener("click", (event) => {
+    const one = buttonOf(event);
+    if (one && event.detail === 0) set(one, !isPressed(one)); // by key
+  });
+}

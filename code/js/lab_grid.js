@@ -2,6 +2,7 @@
 import { h } from "./dom.js";
 import { at } from "./encoder_math.js";
 import { number } from "./lab_stages.js";
+import { level } from "./shades.js";
 
 const STEP = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
@@ -89,9 +90,4 @@ export function numberGrid(point, choose) {
 function headNames(nCols, group, gap) {
   return Array.from({ length: nCols / group }, (_, n) =>
     h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` }));
-}
-
-// Eight steps of the sequential map. The fifth is skipped: no ink is legible on it.
-export function level(share) {
-  return [0, 1, 2, 3, 4, 6, 7, 8][Math.min(7, Math.floor(Math.max(0, share) * 8))];
 }

@@ -1,7 +1,7 @@
 // The sentence: a list to pick each word from, padding to paint, and a line to type in.
 import { h, put } from "./dom.js";
 import { at } from "./encoder_math.js";
-import { button, roving } from "./lab_controls.js";
+import { button, paintOver, roving } from "./lab_controls.js";
 import { percent } from "./lab_stages.js";
 import { bestWords, parseSentence } from "./lab_words.js";
 
@@ -59,33 +59,9 @@ export function sentenceRow(scene, signal) {
     return `${word} ${percent(chance)}`;
   };
 
-  paintWithPointer(words, scene, setPadding, signal);
+  paintOver(words, ".lab-pad", (pad, hides) => setPadding(Number(pad.dataset.i), hides), signal);
   roving(words, ".lab-pad");
   return { node: h("div", {}, words, legend), draw };
-}
-
-// Press on one "pad" and draw over others: all of them become what the first became.
-function paintWithPointer(words, scene, setPadding, signal) {
-  let brush = null;
-  const padding = () => scene.model.get("padding");
-  const padOf = (event) => event.target.closest?.(".lab-pad");
-  words.addEventListener("pointerdown", (event) => {
-    const pad = padOf(event);
-    if (!pad) return;
-    pad.releasePointerCapture?.(event.pointerId);
-    brush = !padding()[pad.dataset.i];
-    setPadding(Number(pad.dataset.i), brush);
-  });
-  words.addEventListener("pointerover", (event) => {
-    const pad = padOf(event);
-    if (pad && brush !== null) setPadding(Number(pad.dataset.i), brush);
-  });
-  window.addEventListener("pointerup", () => (brush = null), { signal });
-  window.addEventListener("pointercancel", () => (brush = null), { signal });
-  words.addEventListener("click", (event) => {
-    const pad = padOf(event);
-    if (pad && event.detail === 0) setPadding(Number(pad.dataset.i), !padding()[pad.dataset.i]); // by key
-  });
 }
 
 export function typeLine(scene) {
