@@ -52,6 +52,14 @@ def claim(id: str, text: str, verdict: str, measured: dict, check) -> Claim:
     return made
 
 
+def fact(id: str, text: str, verdict: str, measured: str, check) -> Claim:
+    """Return a claim whose one measured value is its check: `measured` says of what.
+
+    Raises as `claim` does.
+    """
+    return claim(id, text, verdict, {measured: check}, check)
+
+
 class Settled:
     """Claims that one cell has settled, shown as one table."""
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from claims import MIME, claim, settle
+from claims import MIME, claim, fact, settle
 
 
 def held(id="A001", check=True, text="Rows sum to one"):
@@ -15,6 +15,13 @@ def held(id="A001", check=True, text="Rows sum to one"):
 def test_a_failed_check_stops_with_the_sentence_and_the_figures():
     with pytest.raises(AssertionError, match="A001 is not holds: Rows.*1.23e-07"):
         held(check=False)
+
+
+def test_a_fact_is_measured_by_its_own_check():
+    made = fact("A003", "Masks hide", "holds", "hidden", torch.tensor(True))
+    assert made.evidence() == "hidden: yes"
+    with pytest.raises(AssertionError, match="A003 is not holds.*hidden: no"):
+        fact("A003", "Masks hide", "holds", "hidden", False)
 
 
 @pytest.mark.parametrize("true", [True, np.bool_(True), torch.tensor(True)])
