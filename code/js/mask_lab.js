@@ -73,8 +73,11 @@ function fourMaps(model, signal) {
   });
   const painted = paintGrid(hide, signal), [masked, weights, output] = [0, 1, 2].map(numberTable);
   const panel = (number, name, says, node) => {
-    const title = h("figcaption", {}, h("strong", { text: `${number} ${name}` }), ` ${says}`);
-    return h("figure", { class: "mask-panel" }, title, h("div", { class: "mask-scroll", tabindex: number > 1 ? 0 : -1, role: "group", "aria-label": name }, node));
+    const title = h("p", {}, h("strong", { text: `${number} ${name}` }), ` ${says}`);
+    // What scrolls must be reached by keys; the first map holds buttons that are.
+    const scroll = h("div", { class: "mask-scroll", role: "group", "aria-label": name }, node);
+    if (number > 1) scroll.tabIndex = 0;
+    return h("div", { class: "mask-panel" }, title, scroll);
   };
   const node = h("div", { class: "mask-flow" },
     panel(1, "Scores", "click a cell, a column\u2019s name or a row\u2019s name to hide it", painted.node),
