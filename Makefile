@@ -17,7 +17,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute ledger zip pictures bench \
+.PHONY: help book html test $(PARTS) test-portable lab execute ledger zip pdf pictures bench \
 	links clean
 
 help: ## List the targets
@@ -64,6 +64,9 @@ ledger: $(READY) ## Collect the chapters' claims into the ledger page
 
 zip: html ## Pack the book into one file that opens without a network
 	$(RUN) tests/archive.py _build/html _build/encoder-taken-apart.zip
+
+pdf: html ## Print the book into one PDF, with contents and page numbers
+	$(RUN) tests/paper.py _build/html _build/encoder-taken-apart.pdf
 
 pictures: html ## Photograph the book for the README and for shared links
 	$(RUN) tests/pictures.py _build/html

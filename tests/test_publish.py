@@ -20,6 +20,8 @@ from sphinx.util.inventory import InventoryFile
 
 SCHEMAS = {
     "github-workflows": [".github/workflows/*.yml"],
+    "github-issue-forms": [".github/ISSUE_TEMPLATE/[!c]*.yml"],
+    "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
     "citation-file-format": ["CITATION.cff"],
 }
 
@@ -57,6 +59,27 @@ def test_a_file_that_others_read_has_the_form_they_want(schema, patterns):
     command += ["--builtin-schema", f"vendor.{schema}", *files]
     result = subprocess.run(command, capture_output=True, text=True)
     assert files and result.returncode == 0, result.stdout
+
+
+def test_the_newest_change_is_the_version_that_is_cited():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+), (\S+)$", changes, re.MULTILINE).groups()
+    assert newest == (citation["version"], citation["date-released"])
+
+
+def test_a_pull_request_is_asked_for_what_breaks_most_often():
+    text = (ROOT / ".github/pull_request_template.md").read_text(encoding="utf-8")
+    boxes = re.findall(r"^- \[ \] \*\*(.*?)\*\*", text, re.MULTILINE)
+    assert {"Tests", "Light and dark", "Colab", "Alt text"} <= set(boxes)
+
+
+def test_the_licence_says_which_is_for_what():
+    text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
+    code, prose = text.index("MIT License, below"), text.index("CC BY 4.0")
+    assert text.index("1. Code:") < code < text.index("2. Text and figures:") < prose
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["license"] == ["MIT", "CC-BY-4.0"]
 
 
 @pytest.fixture

@@ -16,3 +16,20 @@ addEventListener("load", async () => {
 
 // From the disk a page may not read others, so search lists them without an excerpt.
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+// Paper is white, and nobody can unfold a hint on it.
+const folded = new Set();
+let theme = "";
+addEventListener("beforeprint", () => {
+  theme = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+  for (const details of document.querySelectorAll("article details:not([open])")) {
+    folded.add(details);
+    details.open = true;
+  }
+});
+addEventListener("afterprint", () => {
+  document.documentElement.dataset.theme = theme;
+  for (const details of folded) details.open = false;
+  folded.clear();
+});
