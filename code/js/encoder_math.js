@@ -115,7 +115,7 @@ function mixInto(context, weights, value, head, dHead) {
 }
 
 // Attention of all heads. A head that is off hands on zeros in place of its mix.
-function attend(x, part, nHeads, padding, isOff) {
+export function attend(x, part, nHeads, padding, isOff) {
   const dHead = x.cols / nHeads, divisor = isOff("scale") ? 1 : Math.sqrt(dHead);
   const [query, key, value] = ["query", "key", "value"].map((name) => part(name, x));
   const scores = [], weights = [], context = matrix(x.rows, x.cols);
