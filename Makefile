@@ -6,6 +6,7 @@ NOTEBOOKS = chapters/*.ipynb
 VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/installed
+COLAB = $(VENV)/colab
 BUILD = $(VENV)/bin/jupyter-book build . --quiet -W -n --keep-going
 
 # Strict: every stored output must come back, in kernels that cannot reach the network.
@@ -17,8 +18,8 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
-.PHONY: help book html test $(PARTS) test-portable lab execute ledger zip pdf pictures bench \
-	links clean
+.PHONY: help book html test $(PARTS) test-portable test-colab lab execute ledger \
+	zip pdf pictures bench links clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
@@ -51,6 +52,9 @@ notebooks: $(READY) ## Run all notebooks and compare with the stored outputs
 
 test-portable: $(READY) ## Compare the stored outputs as another processor would
 	$(ONE_THREAD) ATEN_CPU_CAPABILITY=default $(NBVAL) $(NOTEBOOKS)
+
+test-colab: html $(COLAB)/installed ## Run the stand-alone notebooks with Colab's versions
+	$(ONE_THREAD) $(COLAB)/bin/python tests/lone.py _build/html/standalone/*.ipynb
 
 lab: $(READY) ## Open JupyterLab on the chapters
 	$(RUN) -m jupyterlab chapters
@@ -90,3 +94,9 @@ $(READY): requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --requirement requirements.txt
 	@touch $(READY)
+
+# A second environment, 1.3 GB, for nothing but this test.
+$(COLAB)/installed: .ci/colab.txt $(READY)
+	$(PYTHON) -m venv $(COLAB)
+	$(COLAB)/bin/python -m pip install --quiet --requirement .ci/colab.txt
+	@touch $@

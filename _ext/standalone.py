@@ -15,6 +15,8 @@ import nbformat
 from publish import edition
 
 COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}{}"
+# Pages that read the other notebooks: alone they would have nothing to show.
+OF_THE_WHOLE_BOOK = {"chapters/ledger"}
 SETUP = '''\
 # @title Setup: unpack the book's code { display-mode: "form" }
 import base64
@@ -70,39 +72,46 @@ def place(docname):
     return f"standalone/{Path(docname).name}.ipynb"
 
 
-def is_notebook(app, docname):
-    return app.env.doc2path(docname).endswith(".ipynb")
+def runs_alone(app, docname):
+    """Say whether a page is a notebook that needs no other file of the book."""
+    source = app.env.doc2path(docname) if docname in app.env.found_docs else ""
+    return source.endswith(".ipynb") and docname not in OF_THE_WHOLE_BOOK
 
 
 def write_copies(app, exception):
     if exception is None and app.builder.name == "html":
         cell = setup_cell(Path(app.srcdir, "code"))
         Path(app.outdir, "standalone").mkdir(exist_ok=True)
-        for name in filter(lambda name: is_notebook(app, name), app.env.found_docs):
+        for name in filter(lambda name: runs_alone(app, name), app.env.found_docs):
             copy = standalone(app.env.doc2path(name), cell)
             nbformat.write(copy, Path(app.outdir, place(name)))
 
 
 def point_buttons(app, pagename, templatename, context, doctree):
-    """Let the page's buttons give and open its stand-alone copy."""
-    if pagename not in app.env.found_docs or not is_notebook(app, pagename):
-        return
+    """Let the page's buttons give and open its stand-alone copy, if it has one."""
     for group in context.get("header_buttons", []):
-        for button in group.get("buttons", []):
+        buttons = group.get("buttons", [])
+        for button in list(buttons):
             if button.get("label") == "download-source-button":
-                button["url"] = context["pathto"](place(pagename), 1)
-        if group.get("label") == "launch-buttons":
-            repository = app.config.html_theme_options["repository_url"]
-            name = repository.removeprefix("https://github.com/")
-            group["buttons"].append(
-                {
-                    "type": "link",
-                    "text": "Colab",
-                    "tooltip": "Launch on Colab",
-                    "icon": "_static/images/logo_colab.png",
-                    "url": COLAB.format(name, edition(), place(pagename)),
-                }
-            )
+                if pagename in OF_THE_WHOLE_BOOK:
+                    buttons.remove(button)
+                elif runs_alone(app, pagename):
+                    button["url"] = context["pathto"](place(pagename), 1)
+        if group.get("label") == "launch-buttons" and runs_alone(app, pagename):
+            buttons.append(colab_button(app, pagename))
+
+
+def colab_button(app, pagename):
+    """Return the button that opens a page's copy where this book is published."""
+    repository = app.config.html_theme_options["repository_url"]
+    name = repository.removeprefix("https://github.com/")
+    return {
+        "type": "link",
+        "text": "Colab",
+        "tooltip": "Launch on Colab",
+        "icon": "_static/images/logo_colab.png",
+        "url": COLAB.format(name, edition(), place(pagename)),
+    }
 
 
 def setup(app):

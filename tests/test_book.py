@@ -192,11 +192,17 @@ def test_the_same_code_gives_the_same_copy():
 
 
 def test_the_download_button_of_a_chapter_gives_its_copy(book):
-    for path in CHAPTERS:
+    for path in [path for path in CHAPTERS if path.stem != "ledger"]:
         page = soup(book, f"chapters/{path.stem}.html")
         button = page.select_one("a.btn-download-source-button")
         assert button["href"] == f"../standalone/{path.stem}.ipynb"
         assert (book / "standalone" / path.name).is_file()
+
+
+def test_the_ledger_reads_the_whole_book_and_offers_no_lone_copy(book):
+    page = soup(book, "chapters/ledger.html")
+    assert page.select("a.btn-download-source-button") == []
+    assert not (book / "standalone/ledger.ipynb").exists()
 
 
 def test_the_colab_button_of_a_fork_opens_the_copy_that_the_fork_published():

@@ -1,0 +1,1 @@
+"""A stand-in: code that asks whether it runs in Colab finds that it does."""
