@@ -315,6 +315,13 @@ class Exam:
         return [t for t in floating if t.dim() in (4, 5) and not looks_like_mask(t)]
 
     @functools.cached_property
+    def tolerance(self) -> float:
+        """How far numbers may lie apart by rounding, in the coarsest type there is."""
+        held_tensors = list(tensors_in([vars(module) for _, module in self.modules]))
+        kinds = {t.dtype for t in self.tensors + held_tensors if t.is_floating_point()}
+        return max([1e-4, *(4 * torch.finfo(kind).eps for kind in kinds)])
+
+    @functools.cached_property
     def masks(self) -> list[Tensor]:
         tokens = self.found.tensor if self.found else None
         ids = {id(t) for s in self.flow.steps if s.op == "embedding" for t in s.inputs}

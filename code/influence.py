@@ -142,16 +142,43 @@ def meeting(exam) -> Meeting | None:
     changed = [differ(first.key, other).any(-1) for other in others]
     if not all(c.any() for c in changed):
         return None
+    axis, index = paired_axis(changed)
+    if axis == "unclear" and index is None:
+        guilty, projected = first_scramble(exam, first, flows[0])
+        axis = "scrambled" if guilty else axis
+        return Meeting(first, axis, 0, guilty, projected)
+    return Meeting(first, axis, 0 if index is None else index - real_token(exam))
+
+
+def paired_axis(changed) -> tuple[str, int | None]:
+    """Tell what runs along the keys' axis: what changed for sample 0, and for 1."""
     where = [pins(c) for c in changed]
     last = changed[0].dim() - 1
     if last in where[0] and last in where[1]:
         step = where[1][last] - where[0][last]  # 1 if the axis is that of samples
         axis = {0: "tokens", 1: "samples"}.get(step, "unclear")
-        return Meeting(first, axis, where[0][last] - real_token(exam))
-    if len(where[0]) >= 2 and changed[0].shape[last] > 1:
-        return Meeting(first, "features")
-    guilty, projected = first_scramble(exam, first, flows[0])
-    return Meeting(first, "scrambled" if guilty else "unclear", 0, guilty, projected)
+        return axis, where[0][last]
+    heads_met = len(where[0]) >= 2 and changed[0].shape[last] > 1
+    return ("features" if heads_met else "unclear"), None
+
+
+@once
+def meeting_of_places(exam) -> Meeting | None:
+    """Find out what the first attention to an image pairs, by changing one number."""
+    first = next((a for a in exam.attentions if a.key is not None), None)
+    changed, image = [], exam.samples.tensor
+    for sample in (0, 1) if first is not None else ():
+        other = image.clone()
+        other[sample].view(-1)[-1] += 3
+        flow = exam.observe({image: other})
+        if not alike(exam.flow, flow):
+            return None
+        key = attentions(flow)[exam.attentions.index(first)].key
+        changed.append(differ(first.key, key).any(-1))
+    if not changed or not all(c.any() for c in changed):
+        return None
+    axis, _ = paired_axis(changed)
+    return None if axis == "unclear" else Meeting(first, axis)
 
 
 def first_scramble(exam, attention, flow):
@@ -301,7 +328,26 @@ def leak_between_samples(exam, swap):
         rest = [t.narrow(axis, 1, seq.n_samples - 1) for t in (left, right)]
         if differ(*rest).any():
             far = (rest[0] - rest[1]).abs().nan_to_num(0).max().item()
-            return first_spread(exam, flow), far
+            steps = [first_scatter(exam, flow), first_spread(exam, flow)]
+            steps = [step for step in steps if step is not None]
+            return min(steps, key=lambda step: step.index, default=None), far
+    return None
+
+
+def first_scatter(exam, flow) -> Step | None:
+    """Return the first reshape of a context after which one sample is no more one."""
+    mixes = [a.mix for a in exam.attentions] if alike(exam.flow, flow) else []
+    for step in exam.flow.steps if mixes else ():
+        if step.op not in RESHAPES or not step.inputs:
+            continue
+        given = step.inputs[0]
+        before = exam.flow.value(given, step.index)
+        other = flow.steps[step.index]
+        left = pins(differ(before, flow.value(other.inputs[0], other.index)))
+        if not left or pins(differ(step.value, other.value)):
+            continue
+        if exam.flow.back(given, step.index, lambda s: s in mixes):
+            return step
     return None
 
 

@@ -123,7 +123,8 @@ def weak_fill(attention) -> float | None:
         if step.op == "masked_fill" and isinstance(value, Tensor):
             value = value.item()
         if step.op == "masked_fill" and value is not None and value > PEN * 100:
-            return float(value)
+            filled = step.value == value
+            return float(value) if filled.any() else None
     return None
 
 
@@ -193,20 +194,33 @@ def apart_where_real(exam, left, right) -> float:
     for one, two in zip(left, right):
         if one.shape != two.shape:
             return math.inf
-        moved = differ(one, two)
-        axis = tokens_axis(exam, one) if exam.sequence else None
-        if axis is not None and exam.pads is not None and moved.any():
-            keep = (~exam.pads).to(moved.device)
-            if one.shape[axis] > keep.shape[1]:
-                room = company(exam, exam.attentions[0])
-                keep = nn.functional.pad(keep, room, value=True)
-            shape = [1] * one.dim()
-            shape[exam.sequence.batch], shape[axis] = keep.shape
-            keep = (keep.T if exam.sequence.batch > axis else keep).reshape(shape)
-            moved = moved & keep
+        moved = differ(one, two, exam.tolerance)
+        if moved.any() and exam.sequence is not None:
+            moved = moved & real_entries(exam, one).to(moved.device)
         if moved.any():
             far = max(far, (one - two).abs()[moved].max().item())
     return far
+
+
+def real_entries(exam, out) -> Tensor:
+    """Return where an output is of real tokens, in a shape that fits to it."""
+    axis, batch, pads = tokens_axis(exam, out), exam.sequence.batch, exam.pads
+    if axis is None or pads is None:  # attention may know which keys are real
+        axis, pads = (1 - batch if batch in (0, 1) else 0), keys_hidden(exam)
+        if out.dim() < 3 or pads is None or pads.shape[1] != out.shape[axis]:
+            return torch.ones([1] * out.dim(), dtype=torch.bool)
+    keep = ~pads
+    if out.shape[axis] > keep.shape[1]:
+        keep = nn.functional.pad(keep, company(exam, exam.attentions[0]), value=True)
+    shape = [1] * out.dim()
+    shape[batch], shape[axis] = keep.shape
+    return (keep.T if batch > axis else keep).reshape(shape)
+
+
+def keys_hidden(exam) -> Tensor | None:
+    """Return (B, Tk), True where no query of the first attention sees a key."""
+    weights = by_sample(exam, exam.attentions[0]) if exam.attentions else None
+    return None if weights is None else (weights < 1e-12).all(1).all(1)
 
 
 def real_queries(exam, dead) -> bool:

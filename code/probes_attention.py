@@ -4,7 +4,7 @@ import math
 
 import torch
 from exam import differ
-from flow import REARRANGES
+from flow import PRODUCTS, REARRANGES, letters, operands
 from influence import (
     batch_first_for_sure,
     followed,
@@ -13,6 +13,7 @@ from influence import (
     is_of_tokens,
     leak_between_samples,
     meeting,
+    meeting_of_places,
     merged,
     model_width,
     moved_along,
@@ -55,13 +56,22 @@ def channels_as_tokens(exam):
 def pieces_of_images(exam):
     """Does each token hold one piece of its image, with all channels of its places?"""
     for image, given in zip(exam.tensors, exam.flow.given):
-        if not any(image is known for known in exam.images):
-            continue
-        labels = torch.arange(image.numel()).view(image.shape)
-        labels, steps, users = moved_along(exam.flow, given, -1, labels)
-        read = [user.op for user in users if user.op in READERS]
-        row = next((r for r in labels.flatten(0, -2) if not is_box(r, image)), None)
-        if steps and read and row is not None:
+        if any(image is known for known in exam.images):
+            yield from pieces(exam, image, given, -1)
+    for step in exam.flow.steps:
+        if step.op in ("conv2d", "conv3d"):
+            yield from pieces(exam, step.value, step.outputs[0], step.index)
+
+
+def pieces(exam, image, given, after):
+    """Follow the entries of an image to who reads rows of them."""
+    labels = torch.arange(image.numel()).view(image.shape)
+    labels, steps, users = moved_along(exam.flow, given, after, labels)
+    for user in users if steps else ():
+        axis = read_along(user, steps[-1].outputs[0])
+        rows = () if axis is None else labels.movedim(axis, -1).flatten(0, -2)
+        row = next((row for row in rows if not is_box(row, image)), None)
+        if row is not None:
             step, places = steps[-1], torch.unravel_index(row, image.shape)
             apart = [len(place.unique()) for place in places]
             title = "Tokens do not hold whole pieces of their images"
@@ -73,20 +83,31 @@ def pieces_of_images(exam):
             return
 
 
+def read_along(user, tensor) -> int | None:
+    """Return the axis along which a step reads a tensor as features."""
+    if user.op in READERS:
+        return -1
+    spelt = letters(user) if user.op in PRODUCTS else None
+    if spelt is None:
+        return None
+    mine, other = spelt[:2] if operands(user)[0] is tensor else spelt[1::-1]
+    shared = [c for c in mine if c in other and c not in spelt[2]]
+    return mine.index(shared[0]) if len(shared) == 1 else None
+
+
 def is_box(labels, image) -> bool:
     """Say whether numbered entries of an image fill a box: all of some of each axis."""
     places = torch.unravel_index(labels, image.shape)
     return math.prod(len(place.unique()) for place in places) == len(labels)
 
 
-@probe("run", "numbers", "sequence", "attentions", "batch")
+@probe("run", "numbers", "samples", "attentions")
 def attended_axis(exam):
     """Does attention run over the tokens of a sample, not over samples or heads?"""
-    first = meeting(exam)
+    first = meeting(exam) if exam.sequence else meeting_of_places(exam)
     if first is None or first.axis == "tokens":
         return
-    row, seq = first.attention.row, exam.sequence
-    n, t = seq.n_samples, seq.n_tokens
+    row, seq, n = first.attention.row, exam.samples, exam.samples.n_samples
     if first.axis == "samples":
         shape = size(exam.output) if exam.output is not None else "nothing"
         title = "Attention runs over the batch: samples see each other"
@@ -98,7 +119,8 @@ def attended_axis(exam):
         yield found("batch/sequence layout", severity, title, evidence, fix, row)
     elif first.axis == "features":
         title = "Attention runs over heads or features: tokens never meet"
-        evidence = f"the weights are {size(first.attention.weights)} for {t} tokens"
+        evidence = f"the weights are {size(first.attention.weights)}: each token pairs "
+        evidence += "its own heads, and a change of it reaches no other"
         fix = "transpose(1, 2) after the split into heads: (B, H, T, K)"
         yield found("head split/merge", "fault", title, evidence, fix, row)
 
@@ -155,6 +177,25 @@ def samples_heard(exam):
         yield found(kind, "fault", title, evidence, fix)
 
 
+@probe("run", "sequence", "attentions")
+def features_pooled(exam):
+    """Does pooling run over tokens, and not over features?"""
+    n_tokens, last = exam.sequence.n_tokens, max(a.mix.index for a in exam.attentions)
+    for step in exam.flow.steps[last:]:
+        pools = step.op in ("mean", "sum", "amax", "max") and step.inputs[0].dim() == 3
+        if not pools or step.value.shape != step.inputs[0].shape[:2]:
+            continue
+        users = exam.flow.users(step.outputs[0], step.index)
+        maps = [u for u in users if u.op == "linear"]
+        if any(user.inputs[1].shape[-1] == n_tokens for user in maps):
+            title = "Pooling averages features and keeps tokens"
+            evidence = f"{size(step.inputs[0])} -> {size(step.outputs[0])}: one number "
+            evidence += "a token is left, and the next map only fits this length"
+            kind, fix = "batch/sequence layout", "pool over the tokens: x.mean(1)"
+            yield found(kind, "fault", title, evidence, fix, step.row)
+            return
+
+
 @probe("run", "numbers", "samples", "output", costly=True)
 def samples_apart(exam):
     """Is each sample's output independent of the other samples?"""
@@ -167,12 +208,16 @@ def samples_apart(exam):
         if not leak:
             continue
         step, far = leak
+        merge = step is not None and step.op in REARRANGES and of_heads(exam, step)
         if what == "mask":
             kind, title = "mask axis/shape", "A sample's mask acts on other samples"
             fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
         elif step is not None and step.op in ("batch_norm", "instance_norm"):
             kind, title = "norm / residual / FFN", "A norm mixes samples"
             fix = "use nn.LayerNorm"
+        elif merge:
+            kind, title = "head split/merge", "The merge of the heads mixes samples"
+            fix = "permute to (B, T, H, K) before the reshape to (B, T, D)"
         else:
             kind, title = "batch/sequence layout", "Samples of a batch see each other"
             fix = "keep the batch axis apart: no reshape or mean across it"
@@ -180,6 +225,13 @@ def samples_apart(exam):
         row = step.row if step is not None else None
         yield found(kind, "fault", title, evidence, fix, row)
         return
+
+
+def of_heads(exam, step) -> bool:
+    """Say whether a step rearranges what attention returned, before anything else."""
+    mixes = [a.mix for a in exam.attentions]
+    path = exam.flow.back(step.inputs[0], step.index, lambda s: s in mixes)
+    return path is not None
 
 
 # --- heads and projections -----------------------------------------------------------

@@ -149,6 +149,28 @@ def linear_on_linear(exam):
             return
 
 
+@probe("run", "attentions")
+def norms_of_all_three(exam):
+    """Do query, key and value see the same stream, all of them normalised or none?"""
+    for attention in exam.attentions:
+        lines = [attention.sources.get(side) for side in ("query", "key", "value")]
+        ends = [line[-1] for line in lines if line]
+        if len(ends) < 3 or attention.opened or any(e.op != "linear" for e in ends):
+            continue
+        given = [end.inputs[0] for end in ends]
+        for side, end in enumerate(ends):
+            norm = exam.flow.producer(given[side], end.index)
+            if norm is None or norm.op not in ("layer_norm", "rms_norm"):
+                continue
+            if any(other is norm.inputs[0] for other in given):
+                title = "Only some of query, key and value are normalised"
+                evidence = f"{norm.row.module or 'a norm'} stands before one of them, "
+                evidence += "another reads the stream as it came"
+                kind, fix = "norm / residual / FFN", "x = norm(x) before all three"
+                yield found(kind, "warning", title, evidence, fix, norm.row)
+                return
+
+
 @probe("run", "root")
 def shared_norms(exam):
     """Has each place of a block its own norm?"""

@@ -193,14 +193,12 @@ def kind_of_unused(exam, names) -> str:
     parameter = dict(exam.root.named_parameters())[names[0]]
     if isinstance(owner, nn.MultiheadAttention):
         return "registration / sharing"
-    if (
-        isinstance(owner, nn.Embedding)
-        or parameter.squeeze().dim() >= 2
-        and (not isinstance(owner, nn.Linear))
-    ):
-        return "positional encoding"
     if isinstance(owner, nn.Linear):
         return "projections"
+    if isinstance(owner, nn.Embedding) or parameter.squeeze().dim() >= 2:
+        return "positional encoding"
+    if parameter.dim() > 1:  # one vector, held as a token
+        return "registration / sharing"
     return "norm / residual / FFN"
 
 

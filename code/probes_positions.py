@@ -72,6 +72,24 @@ def idle_table(exam):
     yield found("positional encoding", "warning", title, evidence, fix)
 
 
+@probe("run", "numbers", "sequence", "pads")
+def positions_of_padding(exam):
+    """Do the tokens get the positions, and not the padding?"""
+    for step in exam.flow.steps:
+        tensors = step.inputs if step.op == "add" and len(step.inputs) == 2 else []
+        for tensor in tensors:
+            added = exam.flow.value(tensor, step.index)
+            if added.shape[:2] != exam.pads.shape or added.dim() != 3:
+                continue
+            there = added.bool().any(-1)
+            if there[exam.pads].all() and not there[~exam.pads].any():
+                title = "Padding gets the positions, and the tokens get none"
+                evidence = f"what is added is 0 at all {int((~exam.pads).sum())} tokens"
+                kind, fix = "positional encoding", "negate the mask (~mask)"
+                yield found(kind, "fault", title, evidence, fix, step.row)
+                return
+
+
 @probe("run", "numbers", "sequence")
 def positions_and_words(exam):
     """Are positions as large as what they are added to, and fixed if they are waves?"""

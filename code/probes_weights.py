@@ -27,6 +27,10 @@ def returned_weights(exam):
         title, fix = "Weights were asked for and are None", "hand the request on"
         evidence = f"{asked_for_weights(exam)}=True, and the result holds None"
         yield found(kind, "warning", title, evidence, fix, row)
+    elif holds_only_none(exam.flow.result):
+        title, fix = "A list of nothing but None is returned", "hand the weights on"
+        evidence = "one None for each of what should have given weights"
+        yield found(kind, "warning", title, evidence, fix, row)
     own = [a.weights for a in exam.attentions]
     given = [w for w in own if any(equal(out, w) for out in exam.outputs)]
     copies = [out for out in exam.outputs if any(equal(out, w) for w in own)]
@@ -43,13 +47,25 @@ def asked_for_weights(exam) -> str:
 
 
 def holds_none(result) -> bool:
+    if parts_of(result):
+        return any(map(holds_none, parts_of(result)))
+    return result is None
+
+
+def holds_only_none(result) -> bool:
+    """Say whether a list or tuple within a result consists of None alone."""
+    parts = parts_of(result)
+    if isinstance(result, (tuple, list)) and parts and not any(map(parts_of, parts)):
+        return all(part is None for part in parts)
+    return any(map(holds_only_none, parts))
+
+
+def parts_of(result) -> list:
     if dataclasses.is_dataclass(result):
         result = vars(result)
     if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, (tuple, list)):
-        return any(map(holds_none, result))
-    return result is None
+        return list(result.values())
+    return list(result) if isinstance(result, (tuple, list)) else []
 
 
 @probe("run", "root", "numbers", "attentions", "output", costly=True)

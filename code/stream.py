@@ -86,7 +86,9 @@ def hears_tokens(exam, tensor, before) -> bool:
         if step is None or step.index in seen or step.op in CUTS:
             continue
         seen.add(step.index)
-        todo += [(t, step.index) for t in step.inputs]
+        only_shape = step.op in ("expand_as", "view_as", "reshape_as", "type_as")
+        inputs = step.inputs[:1] if only_shape else step.inputs
+        todo += [(t, step.index) for t in inputs]
     return False
 
 
@@ -175,7 +177,17 @@ def rotated(exam):
     attention = next((a for a in attentions(flow) if a.key is not None), None)
     if attention is None or attention.key.shape[-2] != seq.n_tokens:
         return None
-    return attention
+    line = attention.sources.get("query") or [None]
+    since = {step.index for step in since_projection(flow, line[0])}
+    maps = [flow.producer(t, i) for i in since for t in flow.steps[i].inputs]
+    into = [flow.value(m.inputs[0], m.index) for m in maps if m and m.op in LAYERS]
+    return attention if all(all_alike(t, seq.n_tokens) for t in into) else None
+
+
+def all_alike(tensor, length) -> bool:
+    """Say whether entries are equal along an axis of that length, not the last."""
+    axes = [a for a in range(tensor.dim() - 1) if tensor.shape[a] == length]
+    return any(not differ(tensor, tensor.narrow(a, 0, 1)).any() for a in axes)
 
 
 def since_projection(flow, step) -> list[Step]:
@@ -288,14 +300,16 @@ def same_memory(left, right) -> bool:
 
 def upstream(flow, stream, before) -> set[int]:
     """Return the tensors of the stream's own size from which it was made, by id."""
-    found, todo = set(), [(stream, before)]
+    found, seen, todo = set(), set(), [(stream, before)]
     while todo:
         tensor, index = todo.pop()
-        if id(tensor) in found or tensor.numel() != stream.numel():
+        if tensor.numel() != stream.numel():
             continue
         found.add(id(tensor))
         step = flow.producer(tensor, index)
-        todo += [(t, step.index) for t in step.inputs] if step is not None else []
+        if step is not None and step.index not in seen:  # a cast may return its input
+            seen.add(step.index)
+            todo += [(t, step.index) for t in step.inputs]
     return found
 
 

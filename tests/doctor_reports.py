@@ -423,3 +423,231 @@ def log_probabilities_of_a_pooled_sentence():
             return F.log_softmax(super().forward(ids), dim=-1)
 
     return Right(pool=masked_mean), (words(),), {}
+
+
+# --- what a second look at reports brought -------------------------------------------
+
+
+@broken("head split/merge")
+def heads_gathered_in_front_and_viewed():
+    class Wrong(Heads):
+        def forward(self, x, pad=None):
+            q, k, v = (self.split(t) for t in self.project(x))
+            gathered = x.new_zeros(self.h, *x.shape[:2], self.k)
+            for i in range(self.h):
+                weights = self.score(q[:, i], k[:, i]).softmax(-1)
+                gathered[i] = weights @ v[:, i]
+            return self.to_out(gathered.view(*x.shape[:2], -1))
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("head split/merge")
+def heads_of_a_place_meet():
+    class Unmoved(Heads):
+        def split(self, x):
+            return x.view(*x.shape[:2], self.h, self.k)
+
+        def merge(self, x):
+            return x.flatten(2)
+
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.layer = nn.Conv2d(3, D, 4, 4), Layer(Unmoved)
+
+        def forward(self, images):
+            return self.layer(self.conv(images).flatten(2).transpose(1, 2)).mean(1)
+
+    return Wrong(), (tokens(B, 3, 12, 20),), {}
+
+
+class Frames(nn.Module):
+    """Attention within each frame of a film (B, channels, frames, height, width)."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Conv3d(8, 8, 1) for _ in range(4))
+
+    def apart(self, x):
+        return x.transpose(1, 2).flatten(3).flatten(0, 1)
+
+    def together(self, x, film):
+        b, c, t, h, w = film.shape
+        return x.view(b, t, c, h, w).transpose(1, 2)
+
+    def forward(self, film):
+        q, k, v = (self.apart(part(film)) for part in (self.q, self.k, self.v))
+        weights = (q.transpose(1, 2) @ k / 8**0.5).softmax(-1)
+        return film + self.out(self.together(v @ weights.transpose(1, 2), film))
+
+
+@right
+def frames_that_attend_within_themselves():
+    return Frames(), (tokens(2, 8, 3, 4, 5),), {}
+
+
+@broken("batch/sequence layout")
+def frames_folded_by_reshape_alone():
+    class Wrong(Frames):
+        def apart(self, x):
+            b, c, t, h, w = x.shape
+            return x.reshape(b * t, c, h * w)
+
+        def together(self, x, film):
+            return x.view(film.shape)
+
+    return Wrong(), (tokens(2, 8, 3, 4, 5),), {}
+
+
+@broken("batch/sequence layout")
+def mean_over_features():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = Layer(), nn.Linear(T, 3)
+
+        def forward(self, x):
+            return self.head(self.layer(x).mean(2))
+
+    return Wrong(), (tokens(),), {}
+
+
+class Covered(nn.Module):
+    """Waves are added where a mask says so."""
+
+    def __init__(self, negate):
+        super().__init__()
+        self.emb, self.layer, self.negate = nn.Embedding(23, D), Layer(), negate
+        self.register_buffer("waves", sinusoids(T, D))
+
+    def forward(self, ids):
+        pad = ids == 0
+        where = ~pad if self.negate else pad
+        return self.layer(self.emb(ids) + self.waves * where[..., None], pad)
+
+
+@right
+def waves_at_tokens_only():
+    return Covered(True), (words(),), {}
+
+
+@broken("positional encoding")
+def waves_at_padding_only():
+    return Covered(False), (words(),), {}
+
+
+@right
+def counted_in_the_shape_of_the_ids():
+    class Right(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.kind = nn.Embedding(23, D), nn.Embedding(2, D)
+            self.place, self.layer = nn.Embedding(30, D), Layer()
+
+        def forward(self, ids, kinds):
+            x = self.emb(ids) + self.kind(kinds)
+            return self.layer(x + self.place(torch.arange(T).expand_as(ids)))
+
+    return Right(), (words(padded=False), torch.zeros(B, T, dtype=torch.long)), {}
+
+
+@broken("norm / residual / FFN")
+def norm_for_the_queries_alone():
+    class Wrong(Layer):
+        def forward(self, x, pad=None):
+            heads, y = self.attention, self.norm1(x)
+            parts = heads.to_q(y), heads.to_k(x), heads.to_v(x)
+            q, k, v = (heads.split(part) for part in parts)
+            x = x + heads.to_out(heads.merge(heads.score(q, k).softmax(-1) @ v))
+            return x + self.ff(self.norm2(x))
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("registration / sharing")
+def first_token_that_nothing_reads():
+    class Wrong(Patches):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Parameter(torch.zeros(1, 1, D))
+
+    return Wrong(), (tokens(B, 3, 12, 20),), {}
+
+
+@broken("mask meaning")
+def compared_with_another_pad_id():
+    class Wrong(Reader):
+        def forward(self, ids):
+            pad, x = ids == 22, self.emb(ids)
+            for layer in self.layers:
+                x = layer(x, pad)
+            return self.head(x)
+
+    return Wrong(), (words().clamp(max=21),), {}
+
+
+@broken("dtype / compile")
+def divided_by_a_count_in_float32():
+    class Wrong(Reader):
+        def forward(self, ids):
+            pad, x = ids == 0, self.emb(ids)
+            for layer in self.layers:
+                x = layer(x, pad)
+            x = (x * ~pad[..., None]).sum(1)
+            return x / (~pad).float().sum(1, keepdim=True)
+
+    return Wrong().bfloat16(), (words(),), {}
+
+
+@broken("attention weights")
+def a_list_of_none_for_maps():
+    class Wrong(Reader):
+        def forward(self, ids):
+            x, maps = self.emb(ids), []
+            for layer in self.layers:
+                x, weights = layer(x, ids == 0), None
+                maps.append(weights)
+            return x, maps
+
+    return Wrong(), (words(),), {}
+
+
+@right
+def time_shortened_by_convolutions():
+    class Right(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(4, D, 3, stride=2, padding=1)
+            layer = nn.TransformerEncoderLayer(D, 4, 44, 0.0, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 1)
+
+        def forward(self, x, lengths):
+            x = self.conv(x.transpose(1, 2)).transpose(1, 2)
+            pad = torch.arange(x.shape[1]) >= (lengths[:, None] + 1) // 2
+            return self.encoder(x, src_key_padding_mask=pad)
+
+    return Right(), (tokens(B, T, 4), LENGTHS), {}
+
+
+@right
+def norm_with_casts_of_its_own():
+    class Scaled(nn.Module):
+        def __init__(self, d=D):
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(d))
+
+        def forward(self, x):
+            y = x.float()
+            y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-6)
+            return (self.gain * y).to(x.dtype)
+
+    class Right(Layer):
+        def __init__(self):
+            super().__init__(norm=Scaled)
+
+        def forward(self, x, pad=None):
+            x = x + self.attention(self.norm1(x), pad)
+            return x + self.ff(self.norm2(x))
+
+    return Right(), (tokens(),), {}
