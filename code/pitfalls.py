@@ -896,7 +896,7 @@ class Unguarded(SinusoidalPositions):
 
 @pitfall(
     kind="positional encoding",
-    sign="it learns, but worse or something else",
+    sign="it does not learn",
     symptom="Positions are several times as loud as words",
     diagnosis="loudness(model, ids) > 0.8",
     fix="self.embedding(token_ids) * math.sqrt(d_model)",

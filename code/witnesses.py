@@ -63,9 +63,9 @@ def maps(model, ids, padding=None) -> list:
 
 
 def row_error(model, ids, padding=None) -> float:
-    """Return how far the sums of the maps' rows are from 1."""
-    sums = [weights.sum(dim=-1) for weights in maps(model, ids, padding)]
-    return max((s - 1).abs().max().item() for s in sums)
+    """Return how far rows of maps are from a sum of 1, or of 0 where all is hidden."""
+    sums = torch.stack([w.sum(dim=-1) for w in maps(model, ids, padding)])
+    return torch.minimum((sums - 1).abs(), sums.abs()).max().item()
 
 
 def shuffle_gap(part, x) -> float:

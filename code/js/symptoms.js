@@ -1,0 +1,36 @@
+// The bar above the table of symptoms, and exhibits that open when they are linked to.
+import { filterBar } from "./rows.js";
+
+const facets = { sign: "What you see", kind: "Kind" };
+
+// The exhibit that a fragment such as "#exhibit-scale-forgotten" names, opened.
+function open(home, hash) {
+  const found = [...home.querySelectorAll("details")].find((node) => `#${node.id}` === hash);
+  if (!found) return;
+  found.open = true;
+  found.scrollIntoView({ block: "center" });
+  found.querySelector("summary").focus({ preventScroll: true });
+}
+
+function render({ el }) {
+  const said = { name: "ledger", label: "Filter the symptoms", facets, noun: "exhibits" };
+  const { signal, end } = filterBar(el, said);
+  const home = el.parentElement;
+  home.addEventListener(
+    "click",
+    (event) => {
+      const link = event.target.closest('a[href^="#exhibit-"]');
+      if (!link) return;
+      event.preventDefault();
+      history.replaceState(null, "", link.getAttribute("href"));
+      open(home, link.getAttribute("href"));
+    },
+    { signal },
+  );
+  const follow = () => open(home, location.hash);
+  addEventListener("hashchange", follow, { signal });
+  follow();
+  return end;
+}
+
+export default { render };
