@@ -274,7 +274,61 @@ def turned(*degrees):
     return lambda: torch.stack((torch.cos(angle), torch.sin(angle)))
 
 
+def words_of(model, ids, is_pad):
+    with torch.no_grad():
+        return model(ids, is_pad)[0][~is_pad]
+
+
+def leaks_by_noise(model, ids, is_pad):
+    noise = torch.randint_like(ids, 1, 23)
+    other = torch.where(is_pad, noise, ids)
+    same = torch.allclose(
+        words_of(model, ids, is_pad), words_of(model, other, is_pad), atol=1e-4
+    )
+    return not same
+
+
+def leaks_by_sentence(model, ids, is_pad):
+    for row, hidden in zip(ids, is_pad):
+        rows, masks = row.repeat(len(ids), 1), hidden.repeat(len(ids), 1)
+        other = rows.masked_fill(masks, 7)
+        pair = words_of(model, rows, masks), words_of(model, other, masks)
+        if (pair[0] - pair[1]).abs().max() > 1e-4:
+            return True
+    return False
+
+
+def leaks_by_index(model, ids, is_pad):
+    other = ids.clone()
+    other[is_pad] = 13
+    far = words_of(model, ids, is_pad) - words_of(model, other, is_pad)
+    return far.abs().max().item() > 1e-4
+
+
+def alone_by_list(model, ids, is_pad):
+    pairs = zip(ids.split(1), is_pad.split(1))
+    apart = torch.cat([words_of(model, *pair) for pair in pairs])
+    return torch.allclose(words_of(model, ids, is_pad), apart, rtol=0, atol=1e-4)
+
+
+def alone_by_growth(model, ids, is_pad):
+    whole = model(ids, is_pad)[0].detach()
+    ends = [model(ids[i:][:1], is_pad[i:][:1])[0].detach() for i in range(len(ids))]
+    far = (whole - torch.cat(ends)).masked_fill(is_pad[..., None], 0.0)
+    return bool(far.abs().max() < 1e-4)
+
+
+def alone_by_any(model, ids, is_pad):
+    whole = model(ids, is_pad)[0]
+    return not any(
+        (whole[i] - model(ids[[i]], is_pad[[i]])[0][0])[~is_pad[i]].abs().max() > 1e-4
+        for i in range(len(ids))
+    )
+
+
 RIGHT = {
+    "leaks": [leaks_by_noise, leaks_by_sentence, leaks_by_index],
+    "alone": [alone_by_list, alone_by_growth, alone_by_any],
     "positions": [
         positions_by_loops,
         positions_by_complex_numbers,

@@ -32,7 +32,7 @@ def test_every_example_gives_what_the_page_shows():
 
 
 def test_every_tool_has_an_example_and_its_docstrings():
-    tools = "encoder packed tracer doctor views exercises claims".split()
+    tools = "encoder packed tracer doctor witnesses views exercises claims".split()
     assert [module for module, _ in LISTED] == tools
     assert len(EXAMPLES) == len(tools)
 
