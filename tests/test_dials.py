@@ -126,9 +126,9 @@ def test_what_does_not_fit_is_refused_in_words(make, says):
 
 
 def test_the_share_of_the_word_is_that_of_a_measured_sum(js):
-    words, places = TABLES["large"][2], sinusoidal_positions(50, 512)
+    words, places = TABLES["large"][2] / 2, sinusoidal_positions(50, 512)
     total = (words + places).pow(2).sum()
-    share = js("init_dial.js", "return module.wordShare(...data)", [1.0, 0.5**0.5])
+    share = js("init_dial.js", "return module.wordShare(...data)", [0.5, 0.5**0.5])
     assert share == pytest.approx((words.pow(2).sum() / total).item(), abs=0.02)
 
 
@@ -247,6 +247,8 @@ def test_the_picture_and_the_chart_follow_the_dial(show):
 
     words, places, sums = map(colours, range(3))
     assert (words[0] == words[3]).all() and abs(words).max() > 90
+    drawn_words = np.array(init_dial().state["words"][0][2])[[0, 1, 2, 0, 3]]
+    assert (words * drawn_words >= 0).all()  # the sign of a number is its colour
     assert abs(sums - words).max() < 5 and abs(places).max() < 5  # the places drown
     page.get_by_label("embedding drawn from").select_option("right")
     page.get_by_role("button", name="× √D").click()
