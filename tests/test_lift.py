@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import violations
 from encoder import FeedForward, MultiHeadAttention
+from juggler import AxisJuggler
 from lift import RingLift, turned
 from row_editor import RowEditor
 from test_views_browser import each_theme, each_width
@@ -98,13 +99,13 @@ def test_no_plane_beats_the_best_line_where_nothing_bends(js):
     assert exact - 2 <= right <= exact == 80
 
 
-def test_a_cut_through_equal_numbers_is_never_counted(js):
+def test_a_cut_sorts_from_either_side_and_never_parts_equal_numbers(js):
     body = "return data.map(([numbers, labels]) => module.bestCut(numbers, labels))"
-    same, gap = js(
-        "lift_math.js", body, [[[1, 1, 1], [0, 1, 0]], [[3, 1, 2], [1, 0, 0]]]
-    )
+    cases = [[1, 1, 1], [0, 1, 0]], [[3, 1, 2], [1, 0, 0]], [[3, 1, 2], [0, 1, 1]]
+    same, above, below = js("lift_math.js", body, cases)
     assert same["right"] == 2
-    assert (gap["right"], gap["at"], gap["sign"]) == (3, 2.5, 1)
+    assert (above["right"], above["at"], above["sign"]) == (3, 2.5, 1)
+    assert (below["right"], below["at"], below["sign"]) == (3, 2.5, -1)
 
 
 def test_turning_is_a_rotation_and_the_same_in_python(js):
@@ -299,6 +300,46 @@ def test_pushing_one_row_moves_one_row_of_one_part(show):
     assert marks == ["", "● moves", ""]
     page.get_by_role("button", name="put back").click()
     assert page.locator("tr[data-moved]").count() == 0
+
+
+def every_view():
+    editor = RowEditor(torch.randn(3, 6), *parts(), TOKENS, push=[0, 1, 0])
+    return lift(), editor, AxisJuggler(np.eye(4, 6), 2)
+
+
+def test_without_scripts_and_in_print_the_still_content_is_read(show):
+    page = show(*every_view(), java_script_enabled=False)
+    assert all(still.is_visible() for still in page.locator(".eta-still").all())
+    page = show(*every_view())
+    stills = page.locator(".eta-still").all()
+    assert [still.is_visible() for still in stills] == [False] * 3
+    page.emulate_media(media="print")
+    assert [still.is_visible() for still in stills] == [True] * 3
+
+
+def test_the_views_of_both_chapters_leave_nothing_behind(show):
+    page = show(*every_view())
+    page.get_by_role("button", name="ReLU").click()  # the bend is under way
+    left = page.locator(".eta-root").evaluate_all(
+        """async (roots) => {
+        let frames = 0;
+        const ask = window.requestAnimationFrame;
+        for (const root of roots) root.unmount();
+        window.requestAnimationFrame = (work) => { frames += 1; return ask(work); };
+        await new Promise((done) => setTimeout(done, 200));
+        return [frames, ...roots.map((root) => root.childElementCount)];
+        }"""
+    )
+    assert left == [0] * 4
+
+
+def test_their_widgets_share_the_state_that_a_reader_changes():
+    given = [{"relu": False}, {"push": [1.0, 0, 0]}, {"steps": ["split"]}]
+    for view, changed in zip(every_view(), given):
+        widget = view.live()
+        for name, value in changed.items():
+            assert widget.traits()[name].metadata["sync"]
+            setattr(widget, name, value)
 
 
 @each_theme

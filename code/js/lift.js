@@ -1,18 +1,18 @@
 // Two rings, lifted by hidden units: move a unit's line, bend it or not, look around.
 import { frame, h, onChange, put } from "./dom.js";
 import { bestPlane, directionOf, dot3, footOf, lifted, planeCorners, shiftedTo, turned, turnedTo } from "./lift_math.js";
+import { s } from "./svg.js";
 
 const REACH = 2.9, FINE = 100, TURN = { ArrowLeft: [-6, 0], ArrowRight: [6, 0], ArrowUp: [0, 6], ArrowDown: [0, -6] };
 
-function svg(tag, attributes = {}, ...children) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+function group(tag, attributes, ...children) {
+  const node = s(tag, attributes);
   node.append(...children);
   return node;
 }
 
 const pathOf = (corners) => corners.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-const dots = (labels) => labels.map((label) => svg("circle", { class: `lift-${label}` }));
+const dots = (labels) => labels.map((label) => s("circle", { class: `lift-${label}` }));
 
 // Where a place of the plane is on the drawing, and back. y grows upwards.
 const onPaper = ([x, y]) => [150 + (x / REACH) * 150, 150 - (y / REACH) * 150];
@@ -42,9 +42,9 @@ function onDrag(node, start) {
 // The plane: what the best cut calls outer is shaded; each unit is a line with an arrow
 // to the side on which it wakes.
 function planePane(scene) {
-  const circles = dots(scene.labels), shade = svg("path", { class: "lift-shade" });
-  const lines = svg("g");
-  const node = svg("svg", { class: "lift-plane", viewBox: "0 0 300 300", tabindex: 0, role: "group",
+  const circles = dots(scene.labels), shade = s("path", { class: "lift-shade" });
+  const lines = s("g");
+  const node = group("svg", { class: "lift-plane", viewBox: "0 0 300 300", tabindex: 0, role: "group",
     "aria-label": "the points and the units' lines; arrow keys turn and shift the chosen line" }, shade, ...circles, lines);
   circles.forEach((circle, i) => {
     const [x, y] = onPaper(scene.points[i]);
@@ -55,10 +55,10 @@ function planePane(scene) {
     const u = directionOf(unit.angle), foot = footOf(unit), along = ([x, y], t) => [foot[0] + t * x, foot[1] + t * y];
     const ends = [along([-u[1], u[0]], 6), along([-u[1], u[0]], -6)].map(onPaper), tip = onPaper(along(u, 0.75));
     const [x, y] = onPaper(foot);
-    return svg("g", { class: "lift-unit", "data-unit": i, "aria-hidden": "true" },
-      svg("path", { d: pathOf(ends) }), svg("path", { class: "lift-arrow", d: pathOf([[x, y], tip]) }),
-      svg("circle", { class: "lift-tip", cx: tip[0], cy: tip[1], r: 11 }),
-      Object.assign(svg("text", { x: tip[0], y: tip[1] + 4 }), { textContent: i + 1 }));
+    return group("g", { class: "lift-unit", "data-unit": i, "aria-hidden": "true" },
+      s("path", { d: pathOf(ends) }), s("path", { class: "lift-arrow", d: pathOf([[x, y], tip]) }),
+      s("circle", { class: "lift-tip", cx: tip[0], cy: tip[1], r: 11 }),
+      s("text", { x: tip[0], y: tip[1] + 4 }, i + 1));
   }
   // Runs of cells that the best plane calls outer.
   function shadeOf(plane) {
@@ -117,9 +117,9 @@ function nearest(units, [x, y]) {
 
 // The space of the hidden units, to turn about.
 function spacePane(scene) {
-  const circles = dots(scene.labels), sheet = svg("path", { class: "lift-sheet" }), axes = svg("g", { class: "lift-axes" });
-  const cloud = svg("g");
-  const node = svg("svg", { class: "lift-space", viewBox: "0 0 300 300", tabindex: 0, role: "img",
+  const circles = dots(scene.labels), sheet = s("path", { class: "lift-sheet" }), axes = s("g", { class: "lift-axes" });
+  const cloud = s("g");
+  const node = group("svg", { class: "lift-space", viewBox: "0 0 300 300", tabindex: 0, role: "img",
     "aria-label": "the lifted points; arrow keys turn them" }, axes, cloud, sheet);
   cloud.append(...circles);
   function draw(spots, plane, wrong) {
@@ -148,7 +148,7 @@ function spacePane(scene) {
       end[axis] = Math.max(high[axis], 0.5) * 1.2;
       const [from, to] = [[0, 0, 0], end].map((spot) => place(turned(spot, yaw, pitch)));
       const clear = to.map((x) => Math.max(12, Math.min(288, x)));
-      return [svg("path", { d: pathOf([from, to]) }), Object.assign(svg("text", { x: clear[0], y: clear[1] }), { textContent: `unit ${axis + 1}` })];
+      return [s("path", { d: pathOf([from, to]) }), s("text", { x: clear[0], y: clear[1] }, `unit ${axis + 1}`)];
     }));
   }
   onDrag(node, (event) => {
