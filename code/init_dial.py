@@ -62,17 +62,17 @@ class InitDial(View):
         return state["rms"][init][width] * factor / state["place_rms"][width]
 
     def still(self):
-        """Return the ratios without and with the root, one row an initialisation."""
-        widths = self.state["widths"]
-        head = "".join(f'<th scope="col">{width}</th>' for width in widths)
+        """Return the ratios without and with the root, one row a width."""
+        names = [html_text(name) for name in self.state["names"]]
         rows = []
-        for n, name in enumerate(self.state["names"]):
+        for i, width in enumerate(self.state["widths"]):
             pairs = [
                 [self.ratio(n, i, root) for root in (False, True)]
-                for i in range(len(widths))
+                for n in range(len(names))
             ]
             cells = "".join(f"<td>{a:.2g} → {b:.2g}</td>" for a, b in pairs)
-            rows.append(f'<tr><th scope="row">{html_text(name)}</th>{cells}</tr>')
+            rows.append(f'<tr><th scope="row">{width}</th>{cells}</tr>')
+        head = "".join(f'<th scope="col">{name}</th>' for name in names)
         title = "RMS of words over that of places, by D: without the root → with it"
         body = f"<tr><td></td>{head}</tr>{''.join(rows)}"
         return f"<table><caption>{title}</caption>{body}</table>"
