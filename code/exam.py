@@ -292,6 +292,8 @@ class Exam:
     def sequence(self) -> Sequence | None:
         first = {id(t) for s in self.flow.steps if s.op == "conv1d" for t in s.inputs}
         conv = any(id(tensor) in first for tensor in self.flow.given)
+        if self.found and self.found.tensor.dim() == 3 and self.is_wrapped():
+            return None
         found = find_sequence(self.tensors, conv)
         if found and not found.is_ids and found.batch == 0:
             shape = tuple(found.tensor.shape[:2])
@@ -301,6 +303,16 @@ class Exam:
             if turned and shape[0] != shape[1]:
                 found.batch, found.token = 1, 0
         return found
+
+    def is_wrapped(self) -> bool:
+        """Say whether the call itself puts a batch axis in front of the tokens."""
+        given = [g for g, t in zip(self.flow.given, self.tensors) if self.is_token(t)]
+        users = self.flow.users(given[0], -1) if given else []
+        wide = [s for s in users if s.op in ("getitem", "unsqueeze") and s.outputs]
+        return any(s.outputs[0].shape[1:] == given[0].shape for s in wide)
+
+    def is_token(self, tensor) -> bool:
+        return self.found is not None and tensor is self.found.tensor
 
     @functools.cached_property
     def samples(self) -> Sequence | None:

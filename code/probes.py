@@ -18,6 +18,7 @@ To add one, write it into the file of its subject and put its name into the list
 import probes_attention as attention
 import probes_blocks as blocks
 import probes_call as call
+import probes_layout as layout
 import probes_masks as masks
 import probes_modes as modes
 import probes_parts as parts
@@ -34,10 +35,10 @@ PROBES = [
     parts.parameters_made_anew,
     parts.repeated_objects,
     parts.plain_tensors,
-    attention.channels_as_tokens,
-    attention.pieces_of_images,
-    attention.attended_axis,
-    attention.scrambled_split,
+    layout.channels_as_tokens,
+    layout.pieces_of_images,
+    layout.attended_axis,
+    layout.scrambled_split,
     attention.scrambled_merge,
     attention.narrow_heads,
     attention.declared_heads,
@@ -60,9 +61,10 @@ PROBES = [
     attention.same_projection,
     attention.score_scale,
     attention.dropout_on_scores,
-    attention.features_pooled,
-    attention.samples_heard,
-    attention.samples_apart,
+    layout.features_pooled,
+    layout.samples_heard,
+    layout.batch_of_one,
+    layout.samples_apart,
     modes.fast_path,
     call.types_kept,
     call.other_precision,
@@ -79,6 +81,7 @@ PROBES = [
     blocks.residual_paths,
     blocks.linear_on_linear,
     blocks.norms_of_all_three,
+    blocks.attention_to_the_stream,
     blocks.shared_norms,
     attention.heads_mixed,
     modes.train_and_eval,

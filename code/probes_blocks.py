@@ -2,8 +2,9 @@
 
 import torch
 from exam import differ
+from influence import ANY
 from probing import found, probe, size
-from stream import branches, carries_attention, norm_like, way_around
+from stream import branches, carries_attention, heard, norm_like, way_around
 from undo import reseed
 
 
@@ -139,6 +140,12 @@ def linear_on_linear(exam):
         if before is None or before[-1].row.note or step.row.note:
             continue
         wide, narrow = before[-1].inputs[1], step.inputs[1]
+        if of_projection(exam, before[-1], step):
+            title = "A projection follows a projection: two maps are one map"
+            evidence = f"{size(wide)} and {size(narrow)}, with nothing between them"
+            kind, fix = "projections", "drop one of the two"
+            yield found(kind, "warning", title, evidence, fix, step.row)
+            return
         if wide.shape[0] > wide.shape[1] and narrow.shape[0] == wide.shape[1]:
             title = "The feed-forward has no activation: two maps are one map"
             evidence = f"{size(wide)} and {size(narrow)} follow each other directly"
@@ -146,6 +153,39 @@ def linear_on_linear(exam):
             yield found(
                 "norm / residual / FFN", "fault", title, evidence, fix, step.row
             )
+            return
+
+
+def of_projection(exam, inner, outer) -> bool:
+    """Say whether two maps, the first for the second alone, make queries, keys, values.
+
+    A narrow first one makes a projection of low rank, which one map is not.
+    """
+    alone = len(exam.flow.users(inner.outputs[0], inner.index)) == 1
+    full = len(inner.inputs[1]) >= min(inner.inputs[1].shape[1], len(outer.inputs[1]))
+    lines = [line for a in exam.attentions for line in a.sources.values() if line]
+    return alone and full and any(line[-1] is outer for line in lines)
+
+
+@probe("run", "attentions")
+def attention_to_the_stream(exam):
+    """Does each layer's attention read what the layers before it have made?"""
+    flow, mixes = exam.flow, [a.mix for a in exam.attentions]
+    for mix, attention in zip(mixes[1:], exam.attentions[1:]):
+        line = attention.sources.get("query") or []
+        if attention.opened or not line or line[-1].op != "linear":
+            continue
+        given = line[-1].inputs[0]
+        joins = flow.ahead(mix.outputs[0], mix.index, lambda s: s.op == "add", ANY)
+        if joins is None or len(joins[-1].inputs) < 2:
+            continue
+        earlier = mixes[: mixes.index(mix)]
+        sides = [heard(flow, t, joins[-1].index, earlier) for t in joins[-1].inputs]
+        if any(sides) and not heard(flow, given, line[-1].index, earlier):
+            title = "A later layer's attention reads the input of the first again"
+            evidence = "what it returns is added to a stream that it has not seen"
+            kind, fix = "norm / residual / FFN", "x = layer(x), with one x for all"
+            yield found(kind, "fault", title, evidence, fix, attention.row)
             return
 
 

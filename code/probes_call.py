@@ -3,12 +3,12 @@
 import re
 
 import torch
+from aftermath import gradients
 from exam import CHAPTERS, differ
 from flow import PRODUCTS, memory
 from influence import scores
 from padding import real_queries
 from probing import first_line, found, probe, size
-from stream import gradients
 from torch import Tensor
 
 # --- errors --------------------------------------------------------------------------
@@ -168,7 +168,12 @@ def finite_outputs(exam):
     step = first_nonfinite(exam)
     count = sum(int((~out.isfinite()).sum()) for out in exam.outputs)
     evidence = f"{count} numbers of the output are nan or infinite"
-    if step is not None and step.op == "softmax":
+    too_large = step is not None and overflowed(exam, step)
+    if too_large:
+        title = f"Scores are too large for {step.value.dtype}"
+        fix = "scale the queries before the product, not the scores after it"
+        yield found("nan / precision", "fault", title, evidence, fix, step.row)
+    elif step is not None and step.op == "softmax":
         rows = int(step.value.isnan().any(-1).sum())
         title = "A row of scores is all -inf: its softmax is nan"
         evidence += f"; {rows} rows of the softmax are nan"
@@ -179,6 +184,13 @@ def finite_outputs(exam):
         fix = "keep its input in the range that it can take"
         row = step.row if step else None
         yield found("nan / precision", "fault", title, evidence, fix, row)
+
+
+def overflowed(exam, step) -> bool:
+    """Say whether a softmax was given scores that are infinite upwards."""
+    if step.op != "softmax":
+        return False
+    return bool((exam.flow.value(step.inputs[0], step.index) == torch.inf).any())
 
 
 def first_nonfinite(exam):

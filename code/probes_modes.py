@@ -1,9 +1,9 @@
 """Probes of modes: train against eval, the fast path against the slow one."""
 
+from aftermath import called_modules, modes_changed, numbers_changed
 from exam import set_modes
 from padding import apart_where_real
 from probing import apart, found, probe, without_dropout
-from stream import called_modules, modes_changed, numbers_changed
 from undo import reseed
 
 

@@ -1,16 +1,11 @@
 """Probes of the parts: what is registered, what is shared, what is used."""
 
+from aftermath import gradients, parameters_replaced
 from axes import tensors_in
 from exam import Finding
 from flow import memory
 from probing import found, probe, size
-from stream import (
-    gradients,
-    in_feed_forward,
-    is_table_sum,
-    parameters_replaced,
-    unused_steps,
-)
+from stream import in_feed_forward, is_table_sum, unused_steps
 from torch import nn
 
 # --- what belongs to the module ------------------------------------------------------

@@ -32,7 +32,7 @@ def positions(exam):
         elif not varies:
             evidence = f"what is added, {size(table.added)}, does not vary over tokens"
             said = "Every token gets the same position", evidence, "look up arange(T)"
-        elif table.token_axis is not None and table.token_axis not in varies:
+        elif table.is_of_stream and table.token_axis not in (None, *varies):
             title = "Positions vary along the batch, not the tokens"
             evidence = f"{size(table.added)} is added to {size(table.step.outputs[0])}"
             said = title, evidence, "slice and broadcast along the axis of tokens"

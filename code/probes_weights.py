@@ -3,9 +3,9 @@
 import dataclasses
 import itertools
 
+from aftermath import filled_attributes
 from influence import scores
 from probing import equal, found, probe, size
-from stream import filled_attributes
 from torch import Tensor, nn
 
 

@@ -651,3 +651,88 @@ def norm_with_casts_of_its_own():
             return x + self.ff(self.norm2(x))
 
     return Right(), (tokens(),), {}
+
+
+@broken("norm / residual / FFN")
+def each_layer_reads_the_first_input():
+    class Wrong(Reader):
+        def forward(self, ids):
+            first = x = self.emb(ids)
+            for layer in self.layers:
+                x = layer.norm1(x + layer.attention(first, ids == 0))
+                x = layer.norm2(x + layer.ff(x))
+            return self.head(x)
+
+    return Wrong(3), (words(),), {}
+
+
+@broken("batch/sequence layout")
+def squeezed_with_a_batch_of_one():
+    class Wrong(Reader):
+        def forward(self, ids):
+            x = self.emb(ids)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x[:, :1].squeeze())
+
+    return Wrong(), (words(padded=False),), {}
+
+
+@broken("projections")
+def projections_of_projections():
+    class Wrong(Heads):
+        def __init__(self):
+            super().__init__()
+            self.again = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
+
+        def project(self, x):
+            return (f(t) for f, t in zip(self.again, super().project(x)))
+
+    return Wrong(), (tokens(),), {}
+
+
+@right
+def projections_of_low_rank():
+    class Right(Heads):
+        def __init__(self):
+            super().__init__()
+            self.to_k = nn.Sequential(nn.Linear(D, 3), nn.Linear(3, D))
+
+    return Layer(Right), (tokens(),), {}
+
+
+@broken("nan / precision")
+def products_too_large_for_half():
+    class Wrong(Heads):
+        def score(self, q, k):
+            return (q @ k.transpose(-2, -1)) * self.k**-0.5
+
+    module = Wrong()
+    with torch.no_grad():
+        module.to_q.weight.mul_(200)
+    return module.half(), (300 * tokens().half(),), {}
+
+
+@right
+def biases_of_heads_added_to_queries():
+    class Right(Heads):
+        def __init__(self):
+            super().__init__()
+            self.content = nn.Parameter(torch.randn(self.h, self.k))
+
+        def forward(self, x, pad=None):
+            q, k, v = (t.unflatten(-1, (self.h, -1)) for t in self.project(x))
+            scores = torch.einsum("bthk,bshk->bhts", q + self.content, k)
+            weights = (scores / self.k**0.5).softmax(-1)
+            return self.to_out(torch.einsum("bhts,bshk->bthk", weights, v).flatten(2))
+
+    return Layer(Right), (tokens(),), {}
+
+
+@right
+def image_without_a_batch():
+    class Right(Patches):
+        def forward(self, image):
+            return super().forward(image[None])
+
+    return Right(), (tokens(3, 12, 20),), {}
