@@ -3,6 +3,7 @@
 import math
 import re
 
+import anywidget
 import numpy as np
 import pytest
 import torch
@@ -56,6 +57,15 @@ def test_the_views_say_what_they_hold_and_stay_small():
         assert html == make().html() and len(html) < 25_000
         elsewhere = html.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"\sid=|https?:|\bsrc=", elsewhere)
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_a_live_view_has_its_state_as_traits(make):
+    view = make()
+    widget = view.live()
+    for name, value in view.state.items():
+        assert not hasattr(anywidget.AnyWidget, name)
+        assert getattr(widget, name) == value
 
 
 def test_the_dial_measures_whole_tables_and_draws_the_words_rows():
