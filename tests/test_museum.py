@@ -10,6 +10,8 @@ from conftest import violations
 from pitfalls import PITFALLS, SIGNS
 from spot_the_bug import ROUNDS, SpotTheBug
 from symptoms import Symptoms, anchor
+from tracer import trace
+from views import ShapeTracer
 
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
 each_width = pytest.mark.parametrize("width", [390, 820])
@@ -252,6 +254,15 @@ def test_the_views_are_accessible_and_fit(show, table, game, theme, width):
     page.locator(CHOICES).first.click()
     page.locator("details#exhibit-scale-forgotten summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+
+
+@each_theme
+def test_a_fault_that_was_traced_can_be_read(show, theme):
+    case = PITFALLS["mask without its axes"]
+    view = ShapeTracer(trace(case.build(), *case.inputs()))
+    page = show(view, theme=theme)
+    assert "masked_fill" in page.locator(".eta-fault").inner_text()
     assert violations(page) == []
 
 
