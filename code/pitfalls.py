@@ -321,7 +321,7 @@ def heads_that_do_not_divide(model):
     symptom="An error of matmul in attention, unless T happens to be K",
     diagnosis="model(ids, padding)[0].shape == (*ids.shape, 20)",
     fix="query @ key.transpose(-2, -1)",
-    where="the structural bug that print_shape was made for",
+    where="the shape bug of the sources' advice to print shapes",
 )
 class KeysNotTransposed(Steps):
     """Queries meet keys that have not been turned: K of one against T of the other."""
@@ -559,7 +559,7 @@ class FilledWithNothing(Steps):
     symptom="Rows of padding are blank; columns of padding are not",
     diagnosis="padding_leak(model, ids, padding) < 1e-4",
     fix="padding is a key: padding[:, None, None, :], not [:, None, :, None]",
-    where="reported as 'the mask does nothing'; see the masks chapter",
+    where="no number known: [:, None, :, None] for [:, None, None, :]",
 )
 class QueriesMasked(Steps):
     """The mask lies along the queries, so that padding does not ask but answers."""
@@ -590,7 +590,7 @@ class BatchTakenForHeads(Steps):
     symptom="An error of masked_fill, unless B happens to be T",
     diagnosis="model(ids, padding)[0].shape == (*ids.shape, 20)",
     fix="two axes more: padding[:, None, None, :]",
-    where="pytorch/pytorch#115472; the same (B, T) in another place: #64706",
+    where="related: pytorch/pytorch#115472, pytorch/pytorch#64706",
 )
 class MaskWithoutItsAxes(Steps):
     """(B, T) meets (B, H, T, T): samples are lined up with queries."""
@@ -662,7 +662,7 @@ class DiagonalHidden(Steps):
     symptom="Fine for days, then nan: when a score passes 88",
     diagnosis="model.layers[0].attention(100 * x)[0].isfinite().all()",
     fix="scores.softmax(dim=-1), which subtracts the row's maximum",
-    where="the by-hand softmax of many listings",
+    where="no number known: the formula, typed as it is printed",
 )
 class SoftmaxByHand(Steps):
     """exp of a large score is infinite, and inf / inf is nan."""
@@ -678,7 +678,7 @@ class SoftmaxByHand(Steps):
     symptom="nan for a token whose features are all the same, padding for example",
     diagnosis="model.layers[0].norm1(0 * x).isfinite().all()",
     fix="add eps under the root, as nn.LayerNorm does",
-    where="hand-made norms; the second constant of the paper's code that gets lost",
+    where="no number known: eps left out of a norm made by hand",
 )
 class NormWithoutEps(nn.LayerNorm):
     """A token without variance is divided by zero."""
@@ -827,7 +827,7 @@ class PositionsForgotten(SinusoidalPositions):
     diagnosis="largest(outputs(model, ids.flip(0)), outputs(model, ids).flip(0))"
     " < 1e-4",
     fix="the table's axis is time: self.table[: x.shape[1]]",
-    where="a public tutorial adds positions along the batch axis",
+    where="a tutorial of Neuromatch Academy adds positions along the batch",
 )
 class PositionsAlongTheBatch(SinusoidalPositions):
     """Row b of the table goes to sample b, the same for all of its tokens."""
@@ -932,7 +932,7 @@ def embedding_too_loud(model):
     symptom="With depth all tokens of a sentence become one vector",
     diagnosis="likeness(model(ids)[0]) < 0.9",
     fix="x = x + self.attention(x)",
-    where="simon-ging/coot-videotext#5; the first suspect of the sources' tables",
+    where="related: simon-ging/coot-videotext#5; suspected in the sources' tables",
 )
 class ResidualForgotten(EncoderLayer):
     """The input is replaced by what attention made of it."""
@@ -1001,7 +1001,7 @@ class ResidualTwice(EncoderLayer):
     symptom="Tokens of a sentence hear of each other where they should not",
     diagnosis="(model.layers[0].norm1(x).mean(dim=-1)).abs().max() < 1e-4",
     fix="nn.LayerNorm(d_model), over the last axis",
-    where="LayerNorm(T): written for the axis that happened to come last",
+    where="no number known: LayerNorm(T), on the axis that came last",
 )
 class NormOverTokens(nn.LayerNorm):
     """Statistics are taken over the tokens of a sentence, one feature at a time."""
@@ -1101,7 +1101,7 @@ class OneNormForBoth(EncoderLayer):
     symptom="Outputs grow with depth, and the head starts with a large loss",
     diagnosis="(model(ids)[0].std(dim=-1) - 1).abs().max() < 0.05",
     fix="a norm after the last layer of a Pre-LN stack",
-    where="Pre-LN code under Post-LN text: harvardnlp/annotated-transformer's norm",
+    where="no number known: a stack turned to Pre-LN, and its end forgotten",
     options={"norm_first": True},
     unlike="its last norm is missing",
 )
@@ -1287,7 +1287,7 @@ class WeightsNotAskedFor(EncoderLayer):
     symptom="In training, maps have zeros, and rows that do not sum to 1",
     diagnosis="row_error(model.train(), ids) < 1e-4",
     fix="return the weights as they are before dropout",
-    where="a self.attn that many listings keep; TransformerLens-like tools read it",
+    where="the self.attn of the sources' listing; torch's own returns them so, too",
     call={"need_weights": True},
 )
 class WeightsAfterDropout(Steps):

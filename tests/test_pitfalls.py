@@ -1,7 +1,9 @@
 """The museum's exhibits are broken where they say, and one change away from right."""
 
 import ast
+import re
 
+import doctor
 import pitfalls
 import pytest
 import torch
@@ -187,3 +189,48 @@ def test_likeness_and_evenness_know_their_ends():
     assert abs(witnesses.likeness(torch.eye(5)[None])) < 1e-6
     assert abs(witnesses.evenness(torch.full((2, 4), 0.25)) - 1) < 1e-6
     assert witnesses.evenness(torch.eye(4)) == 0
+
+
+def test_where_it_was_met_is_a_report_or_says_that_none_is_known():
+    report = re.compile(r"[\w.-]+/[\w.-]+( PR)?#\d+")
+    reported = [case for case in PITFALLS.values() if report.search(case.where)]
+    assert len(reported) >= 35
+    told = (
+        "no number known",
+        "pitfalls of",
+        "source",
+        "chapter",
+        "Neuromatch",
+        "minimal",
+    )
+    for case in PITFALLS.values():
+        assert case in reported or any(word in case.where for word in told), case.name
+
+
+# The doctor
+
+
+@pytest.fixture(scope="module")
+def diagnosed():
+    """The kinds that the doctor finds in each exhibit, notes aside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor, "SECONDS", 1e9)  # a busy machine must not cut it short
+        found = {
+            name: doctor.diagnose(case.build(), *case.inputs(), **case.call)
+            for name, case in PITFALLS.items()
+        }
+    return {n: [f.kind for f in d if f.severity != "note"] for n, d in found.items()}
+
+
+def test_the_doctor_names_most_exhibits_and_takes_none_for_another_kind(diagnosed):
+    first = {name: kinds[0] for name, kinds in diagnosed.items() if kinds}
+    assert len(first) >= 0.85 * len(PITFALLS)
+    assert {name: PITFALLS[name].kind for name in first} == first
+
+
+@pytest.mark.parametrize(
+    "name", ["causal by habit", "heads and width exchanged", "added to the normed"]
+)
+def test_the_doctor_finds_no_fault_in_what_exhibits_are_made_from(name):
+    case = PITFALLS[name]
+    assert not doctor.diagnose(case.right(), *case.inputs()).faults
