@@ -1,5 +1,6 @@
 """Finish the theme's pages: nothing loads from elsewhere, and no role misleads."""
 
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,6 +9,7 @@ from sphinx.util.fileutil import copy_asset
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax"
 NEEDED = ("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts/woff-v2")
+CHINESE = re.compile(r"\(([\u4e00-\u9fff][^()<>\"\x00-\x7f]*)\)")
 # What no page loads, 6 MB: maps for debuggers, translations of the theme, the script
 # that drop_thebe takes out, older forms of fonts, and notebooks: standalone/ has them.
 UNUSED = (
@@ -46,11 +48,12 @@ def drop_thebe(app, pagename, templatename, context, doctree):
     ]
 
 
-def repair_roles(app, pagename, templatename, context, doctree):
-    """Call the entries of a bibliography list items, as their list calls for."""
+def say_what_things_are(app, pagename, templatename, context, doctree):
+    """Call entries of a bibliography list items, and (Chinese in brackets) Chinese."""
     if "body" in context:
         entry = 'role="doc-biblioentry"'
-        context["body"] = context["body"].replace(entry, 'role="listitem"')
+        body = context["body"].replace(entry, 'role="listitem"')
+        context["body"] = CHINESE.sub(r'(<span lang="zh">\1</span>)', body)
 
 
 def setup(app):
@@ -58,5 +61,5 @@ def setup(app):
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", drop_unused)
     app.connect("html-page-context", drop_thebe, priority=999)
-    app.connect("html-page-context", repair_roles)
+    app.connect("html-page-context", say_what_things_are)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
