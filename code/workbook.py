@@ -394,6 +394,73 @@ EXERCISES["unpack"] = Exercise(
 )
 
 
+# Chapter 4: the part itself
+
+
+def feed(x, up, up_bias, down, down_bias, bend=torch.relu):
+    """Widen each token, bend, come back: torch's layout, a row makes one number."""
+    return functional.linear(bend(functional.linear(x, up, up_bias)), down, down_bias)
+
+
+def feed_cases():
+    def arguments(d_model, d_ff, *shape):
+        sizes = (*shape, d_model), (d_ff, d_model), d_ff, (d_model, d_ff), d_model
+        return tuple(
+            numbers(*(size if isinstance(size, tuple) else (size,)), seed=seed)
+            for seed, size in enumerate(sizes)
+        )
+
+    return {
+        "a batch": arguments(7, 11, 2, 5),
+        "one sentence": arguments(7, 11, 5),
+        "one token": arguments(7, 11, 1, 1),
+    }
+
+
+EXERCISES["feed_forward"] = Exercise(
+    call="feed_forward(x, up, up_bias, down, down_bias)",
+    reference=feed,
+    cases=feed_cases,
+    mutants={
+        "You left out the bend: the two maps are one.": partial(feed, bend=lambda h: h),
+        "You bent after the second map; the bend stands between the two.": (
+            lambda x, *maps: feed(x, *maps, bend=lambda h: h).relu()
+        ),
+        "You bent before the first map; the bend stands between the two.": (
+            lambda x, *maps: feed(x.relu(), *maps, bend=lambda h: h)
+        ),
+        "You kept what is negative and cut what is positive.": (
+            partial(feed, bend=lambda h: h.clamp(max=0))
+        ),
+        "You took the absolute value; ReLU gives zero below zero.": (
+            partial(feed, bend=torch.abs)
+        ),
+        "You bent with GELU, not with ReLU.": partial(feed, bend=functional.gelu),
+        "You bent with a sigmoid, not with ReLU.": partial(feed, bend=torch.sigmoid),
+        "You put a softmax in place of ReLU.": (
+            partial(feed, bend=lambda h: h.softmax(dim=-1))
+        ),
+        "You forgot the bias of the first map.": (
+            lambda x, up, _, *rest: feed(x, up, None, *rest)
+        ),
+        "You forgot the bias of the second map.": (
+            lambda x, up, bias, down, _: feed(x, up, bias, down, None)
+        ),
+        "You added the first bias after the bend; it decides what is bent.": (
+            lambda x, up, bias, *rest: feed(
+                x, up, None, *rest, bend=lambda h: h.relu() + bias
+            )
+        ),
+        "You added the input; the residual is the layer's business.": (
+            lambda x, *maps: x + feed(x, *maps)
+        ),
+        "You averaged over the tokens; each is to be treated alone.": (
+            lambda x, *maps: feed(x.mean(dim=-2, keepdim=True).expand_as(x), *maps)
+        ),
+    },
+)
+
+
 # Chapter 4: what a bend separates
 
 

@@ -326,6 +326,25 @@ def alone_by_any(model, ids, is_pad):
     )
 
 
+def feed_by_tokens(x, up, up_bias, down, down_bias):
+    rows = [down @ (up @ row + up_bias).clamp(min=0) + down_bias for row in flat(x)]
+    return torch.stack(rows).reshape(x.shape)
+
+
+def flat(x):
+    return x.reshape(-1, x.shape[-1])
+
+
+def feed_as_convolution(x, up, up_bias, down, down_bias):
+    hidden = functional.conv1d(flat(x).mT[None], up[..., None], up_bias).relu()
+    return functional.conv1d(hidden, down[..., None], down_bias)[0].mT.reshape(x.shape)
+
+
+def feed_by_mask(x, up, up_bias, down, down_bias):
+    hidden = torch.einsum("...d,fd->...f", x, up) + up_bias
+    return (hidden * (hidden > 0)) @ down.mT + down_bias
+
+
 RIGHT = {
     "leaks": [leaks_by_noise, leaks_by_sentence, leaks_by_index],
     "alone": [alone_by_list, alone_by_growth, alone_by_any],
@@ -351,6 +370,7 @@ RIGHT = {
         lambda heads: heads.movedim(1, 2).contiguous().flatten(-2),
     ],
     "unpack": [unpack_by_index, unpack_by_loop, unpack_as_one_tensor],
+    "feed_forward": [feed_by_tokens, feed_as_convolution, feed_by_mask],
     "rings": [turned(0, 120, 240), turned(20, 150, 265), turned(270, 30, 150)],
     "layer_norm": [norm_with_moments, norm_by_loops, norm_as_module],
     "encoder_layer": [layer_in_steps, layer_inside_out, layer_in_one_line],
