@@ -47,7 +47,7 @@ export function callCode(blocked, { handed, fill, format }) {
   const name = isPerKey(blocked) ? "key_padding_mask" : "attn_mask";
   return {
     attention: "output, weights = attention(query, key, value, mask)",
-    mha: `output, weights = mha(query, key, value, ${name}=mask)`,
+    mha: `# mha: one head, whose maps change nothing\noutput, weights = mha(query, key, value, ${name}=mask)`,
     sdpa: "output = F.scaled_dot_product_attention(query, key, value, mask)",
     filled: `${scores}weights = scores.masked_fill(mask, ${fillCode(fill, format)}).softmax(-1)${rest}`,
     added: `${scores}weights = (scores + mask).softmax(-1)${rest}`,
