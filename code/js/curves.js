@@ -150,7 +150,7 @@ function levelLine([name, value], { y, left, edge }) {
   if (!isNumber(value)) return [];
   return [
     s("path", { d: `M${left} ${y(value)}H${edge}`, class: "eta-level" }),
-    s("text", { x: left + 6, y: y(value) - 5 }, name),
+    s("text", { x: edge - 6, y: y(value) - 5, "text-anchor": "end" }, name),
   ];
 }
 
