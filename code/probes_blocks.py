@@ -2,7 +2,8 @@
 
 import torch
 from exam import differ
-from influence import ANY
+from flow import MOVES
+from influence import ANY, FUSED, LAYERS
 from probing import found, probe, size
 from stream import branches, carries_attention, heard, norm_like, way_around
 from undo import reseed
@@ -98,12 +99,26 @@ def norms_over_tokens(exam):
         elif step.op == "layer_norm" and len(step.given(1, "normalized_shape", ())) > 1:
             title = "A layer norm over several axes: tokens mix"
             evidence = f"it normalises {tuple(step.given(1, 'normalized_shape'))}"
+        elif step.op in ("layer_norm", "rms_norm") and turned(exam.flow, step):
+            title = "A norm runs along tokens: its input was transposed"
+            evidence = f"it normalises the last axis of {shape}, which holds tokens"
         elif step.op in ("instance_norm", "group_norm") and rank == 3:
             title, evidence = f"{step.op} takes statistics over tokens", f"of {shape}"
         else:
             continue
         yield found(kind, severity, title, evidence, fix, step.row)
         return
+
+
+def turned(flow, step) -> bool:
+    """Say whether the last axis of what a norm reads was another one in the stream."""
+    axis = step.inputs[0].dim() - 1
+    made = flow.producer(step.inputs[0], step.index)
+    while made is not None and made.op in MOVES and made.row.detail:
+        axis = made.row.detail[axis]
+        made = flow.producer(made.inputs[0], made.index)
+    of_stream = made is not None and made.op in LAYERS | FUSED | {"add"}
+    return of_stream and axis != made.outputs[0].dim() - 1
 
 
 @probe("run", "attentions", "sequence")

@@ -3,15 +3,20 @@
 import math
 
 import torch
-from flow import PRODUCTS, REARRANGES, letters, operands
+from exam import differ
+from flow import PRODUCTS, REARRANGES, SDPA, is_product, letters, operands
 from influence import (
+    alike,
     batch_first_for_sure,
+    changed_flows,
     followed,
     leak_between_samples,
     meeting,
     meeting_of_places,
     moved_along,
     other_samples,
+    pins,
+    real_token,
 )
 from probing import found, probe, size
 from torch import Tensor
@@ -110,6 +115,36 @@ def attended_axis(exam):
         evidence += "its own heads, and a change of it reaches no other"
         fix = "transpose(1, 2) after the split into heads: (B, H, T, K)"
         yield found("head split/merge", "fault", title, evidence, fix, row)
+
+
+@probe("run", "numbers", "sequence", "batch")
+def tokens_meet(exam):
+    """Do weights carry what one token holds to the others?"""
+    flows = changed_flows(exam)
+    known = [a.step for a in exam.attentions]  # these weigh values
+    softmaxes = [s for s in exam.flow.steps if s.op == "softmax" and s not in known]
+    ends = [exam.flow.ahead(s.outputs[0], s.index, is_product) for s in softmaxes]
+    ends = [path[-1] for path in ends if path and path[-1].op != SDPA]
+    if not ends or not flows or exam.has("head split/merge"):
+        return
+    # Under a causal mask one end of the sequence is heard by itself alone.
+    flows = [flows[0], exam.observe(exam.changed_at(0, 0))]
+    tokens = [real_token(exam), 0]
+    if all(stays(exam, ends[0], *pair) for pair in zip(flows, tokens)):
+        title = "Weights are computed, and no token hears another by them"
+        evidence = "past the product with the values a changed token moves itself only"
+        fix = "sum over the keys: the values' token letter is that of the keys"
+        yield found("head split/merge", "fault", title, evidence, fix, ends[0].row)
+
+
+def stays(exam, step, flow, token) -> bool:
+    """Say whether another token in sample 0 moves its own place alone in a step."""
+    if not alike(exam.flow, flow):
+        return False
+    where = pins(differ(step.value, flow.steps[step.index].value))
+    lengths = {axis: step.value.shape[axis] for axis in where}
+    n_tokens = exam.sequence.n_tokens
+    return any(where[a] == token and n == n_tokens for a, n in lengths.items())
 
 
 @probe("run", "numbers", "sequence", "attentions", "batch")

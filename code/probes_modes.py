@@ -29,6 +29,19 @@ def eval_is_still(exam):
         yield found(kind, "fault", title, f"two calls differ {evidence}", fix, step.row)
 
 
+@probe("run")
+def much_dropout(exam):
+    """Does dropout leave more than it takes?"""
+    rates = {s: s.given(1, "p", 0.5) for s in exam.flow.steps if s.op == "dropout"}
+    for step, rate in rates.items():
+        if isinstance(rate, float) and 0.7 < rate < 1:
+            title = f"Dropout drops {rate:.0%} of its input"
+            evidence = "torch takes the probability to drop, not that to keep"
+            kind, fix = "train/eval and fast path", f"p = {1 - rate:.2g}"
+            yield found(kind, "warning", title, evidence, fix, step.row)
+            return
+
+
 def drops(step) -> bool:
     if step.op == "dropout":
         return bool(step.given(2, "training", True)) and step.given(1, "p", 0.5) > 0

@@ -736,3 +736,52 @@ def image_without_a_batch():
             return super().forward(image[None])
 
     return Right(), (tokens(3, 12, 20),), {}
+
+
+@broken("head split/merge")
+def weights_summed_away_by_einsum():
+    class Wrong(Heads):
+        def forward(self, x, pad=None):
+            q, k, v = (self.split(t) for t in self.project(x))
+            weights = self.score(q, k).softmax(-1)
+            return self.to_out(self.merge(torch.einsum("bhqk,bhqd->bhqd", weights, v)))
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("norm / residual / FFN")
+def norm_of_the_transposed():
+    class Wrong(Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm2 = nn.LayerNorm(T)
+
+        def forward(self, x, pad=None):
+            x = x + self.attention(self.norm1(x), pad)
+            return x + self.ff(self.norm2(x.transpose(1, 2)).transpose(1, 2))
+
+    return Wrong(), (tokens(),), {}
+
+
+@broken("train/eval and fast path")
+def share_to_keep_taken_for_share_to_drop():
+    class Wrong(Layer):
+        def __init__(self):
+            super().__init__()
+            self.ff.append(nn.Dropout(0.9))
+
+    return Wrong(), (tokens(),), {}
+
+
+@right
+def gates_that_start_closed():
+    class Right(Layer):
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x, pad=None):
+            x = x + self.gate * self.attention(x, pad)
+            return x + self.gate * self.ff(x)
+
+    return Right(), (tokens(),), {}
