@@ -226,3 +226,12 @@ def test_a_notebook_cannot_reach_the_network_when_it_is_tested():
         text=True,
     )
     assert "a notebook runs without the network" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["02_attention", "06_masks", "07_encoder"])
+def test_a_chapter_ties_a_view_to_the_kernel_and_says_that_it_needs_one(name):
+    notebook = nbformat.read(ROOT / f"chapters/{name}.ipynb", as_version=4)
+    pairs = zip(notebook.cells, notebook.cells[1:])
+    (said,) = [one for one, cell in pairs if "import ipywidgets" in cell.source]
+    assert "**With a running kernel**" in said.source
+    assert "web page" in said.source
