@@ -5,6 +5,7 @@ import functools
 import random
 import time
 from collections import Counter
+from pathlib import Path
 
 import doctor
 import doctor_cases
@@ -103,6 +104,13 @@ def test_a_finding_has_numbers_a_line_a_cure_and_a_chapter():
     assert "0.2236" in finding.evidence and "0.5" in finding.evidence
     assert finding.where.startswith("doctor_cases.py:") and "D**-0.5" in finding.where
     assert finding.fix and finding.chapter == "02_attention"
+
+
+def test_every_kind_leads_to_a_chapter_that_is_there():
+    chapters = Path(doctor.__file__).parent.parent / "chapters"
+    assert [
+        c for c in CHAPTERS.values() if not (chapters / f"{c}.ipynb").exists()
+    ] == []
 
 
 def test_a_call_that_raises_gives_the_line_and_the_cause():

@@ -165,7 +165,9 @@ def test_the_table_is_searched_and_filtered(show, table):
     page.get_by_label("Search").fill("nan softmax")
     found = shown_rows(page)
     assert 1 <= found <= 9 and status.inner_text() == f"{found} of {n} exhibits"
+    assert page.locator(".eta-exhibits details:visible").count() == found
     page.get_by_role("button", name="Show all").click()
+    assert page.locator(".eta-exhibits details:visible").count() == n
     page.get_by_label("What you see").select_option("nan or inf")
     wanted = sum(case.sign == "nan or inf" for case in PITFALLS.values())
     assert shown_rows(page) == wanted

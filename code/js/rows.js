@@ -26,8 +26,9 @@ function facet(name, rows, onchange) {
 }
 
 // Put the bar into `el`, for the rows of the table beside it: `facets` maps a name in
-// their data to its label, `noun` is what a row is. Return the box, and its end.
-export function filterBar(el, { name, label, facets, noun }) {
+// their data to its label, `noun` is what a row is, `react` is told the rows when some
+// have been hidden or shown. Return the box, and its end.
+export function filterBar(el, { name, label, facets, noun, react = () => {} }) {
   const { box, signal, end } = frame(el, name, label);
   const nodes = [...el.parentElement.querySelectorAll(".eta-claims tbody tr")];
   const rows = nodes.map(readRow);
@@ -43,6 +44,7 @@ export function filterBar(el, { name, label, facets, noun }) {
     });
     const shown = nodes.filter((node) => !node.hidden).length;
     status.textContent = `${shown} of ${nodes.length} ${noun}`;
+    react(nodes);
   }
 
   function reset() {

@@ -3,19 +3,30 @@ import { filterBar } from "./rows.js";
 
 const facets = { sign: "What you see", kind: "Kind" };
 
-// The exhibit that a fragment such as "#exhibit-scale-forgotten" names, opened.
+// The exhibit that a fragment such as "#exhibit-scale-forgotten" names.
+function exhibitOf(home, hash) {
+  return [...home.querySelectorAll("details")].find((node) => `#${node.id}` === hash);
+}
+
 function open(home, hash) {
-  const found = [...home.querySelectorAll("details")].find((node) => `#${node.id}` === hash);
+  const found = exhibitOf(home, hash);
   if (!found) return;
+  found.hidden = false;
   found.open = true;
   found.scrollIntoView({ block: "center" });
   found.querySelector("summary").focus({ preventScroll: true });
 }
 
 function render({ el }) {
-  const said = { name: "ledger", label: "Filter the symptoms", facets, noun: "exhibits" };
-  const { signal, end } = filterBar(el, said);
   const home = el.parentElement;
+  const react = (rows) => {
+    for (const row of rows) {
+      const link = row.querySelector("a").getAttribute("href");
+      exhibitOf(home, link).hidden = row.hidden;
+    }
+  };
+  const said = { name: "ledger", label: "Filter the symptoms", noun: "exhibits" };
+  const { signal, end } = filterBar(el, { ...said, facets, react });
   home.addEventListener(
     "click",
     (event) => {
