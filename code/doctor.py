@@ -155,20 +155,21 @@ class Diagnosis:
         lines = [f"{self.module}: {self.summary()}"]
         for finding in self.findings:
             lines += ["", *paragraph(finding)]
-        return "\n".join(
-            [*lines, "", f"Checked: {len(self.checked)} questions.", *self.left()]
-        )
+        return "\n".join([*lines, "", *self.left()])
 
     def left(self) -> list[str]:
-        """Say what could not be checked, in a line for each reason."""
+        """Say what could not be checked, in a line for each reason.
+
+        It counts nothing: a stored output must outlive the next new question.
+        """
         by_reason = {}
         for what, why in self.skipped:
             by_reason.setdefault(why, []).append(what)
         lines = []
         for why, asked in by_reason.items():
-            few = " ".join(asked) if len(asked) < 4 else f"{len(asked)} questions."
+            few = " ".join(asked) if len(asked) < 4 else "many questions, see .skipped."
             lines.append(f"Not checked, for {why}: {few}")
-        return lines
+        return [*lines, "All else was checked." if self.checked else "That is all."]
 
     def _repr_mimebundle_(self, **kwargs):
         return {"text/plain": str(self), "text/html": table(self)}
@@ -197,8 +198,7 @@ def table(diagnosis) -> str:
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>" if rows else ""
     )
     summary = html.escape(f"{diagnosis.module}: {diagnosis.summary()}")
-    less = "".join(f"<br>{html.escape(line)}" for line in diagnosis.left())
-    about = f"<p>{len(diagnosis.checked)} questions checked.{less}</p>"
+    about = f"<p>{'<br>'.join(html.escape(line) for line in diagnosis.left())}</p>"
     return f"<div><p><strong>{summary}</strong></p><table>{body}</table>{about}</div>"
 
 

@@ -61,7 +61,7 @@ def test_five_lines_trace_and_diagnose_a_module_of_another_project(tmp_path):
     command = [sys.executable, "mine.py"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert "(B, T, D)" in run.stdout and "questions." in run.stdout
+    assert "(B, T, D)" in run.stdout and "checked." in run.stdout
 
 
 def test_the_built_page_shows_the_docstrings(book):
