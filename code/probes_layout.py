@@ -249,23 +249,27 @@ def samples_apart(exam):
         if not leak:
             continue
         step, far = leak
-        merge = step is not None and step.op in REARRANGES and of_heads(exam, step)
-        if what == "mask":
-            kind, title = "mask axis/shape", "A sample's mask acts on other samples"
-            fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
-        elif step is not None and step.op in ("batch_norm", "instance_norm"):
-            kind, title = "norm / residual / FFN", "A norm mixes samples"
-            fix = "use nn.LayerNorm"
-        elif merge:
-            kind, title = "head split/merge", "The merge of the heads mixes samples"
-            fix = "permute to (B, T, H, K) before the reshape to (B, T, D)"
-        else:
-            kind, title = "batch/sequence layout", "Samples of a batch see each other"
-            fix = "keep the batch axis apart: no reshape or mean across it"
+        kind, title, fix = explain_leak(exam, what, step)
         evidence = f"a change of sample 0 moves other samples' outputs by {far:.3g}"
         row = step.row if step is not None else None
         yield found(kind, "fault", title, evidence, fix, row)
         return
+
+
+def explain_leak(exam, what, step) -> tuple[str, str, str]:
+    """Name how samples meet, by the step that first carries it: (kind, title, fix)."""
+    kind, title = "batch/sequence layout", "Samples of a batch see each other"
+    fix = "keep the batch axis apart: no reshape or mean across it"
+    if what == "mask":
+        kind, title = "mask axis/shape", "A sample's mask acts on other samples"
+        fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
+    elif step is not None and step.op in ("batch_norm", "instance_norm"):
+        kind, title = "norm / residual / FFN", "A norm mixes samples"
+        fix = "use nn.LayerNorm"
+    elif step is not None and step.op in REARRANGES and of_heads(exam, step):
+        kind, title = "head split/merge", "The merge of the heads mixes samples"
+        fix = "permute to (B, T, H, K) before the reshape to (B, T, D)"
+    return kind, title, fix
 
 
 def of_heads(exam, step) -> bool:

@@ -118,17 +118,7 @@ def positions_and_words(exam):
 def rotations(exam):
     """Do rotated queries and keys see only the distance between tokens?"""
     attention = rotated(exam)
-    if attention is None:
-        return
-    if not rows_differ(attention.query):
-        step = turned_elsewhere(exam)
-        if step is not None:
-            title = "Queries are rotated along another axis than that of the tokens"
-            evidence = "with all tokens equal, rotated queries are equal too; "
-            evidence += f"the angles vary over an axis of {size(step.outputs[0])}"
-            fix = "rotate (B, H, T, K), or give the angles an axis for heads"
-            kind = "positional encoding"
-            yield found(kind, "fault", title, evidence, fix, step.row)
+    if attention is None or not rows_differ(attention.query):
         return
     if attention.query.shape[-2] != attention.key.shape[-2]:
         return
@@ -143,9 +133,23 @@ def rotations(exam):
     elif attention.value is not None and rows_differ(attention.value):
         title = "Values are rotated too"
         evidence = "with all tokens equal, values differ between positions"
-        yield found(
-            kind, "warning", title, evidence, "rotate queries and keys only", row
-        )
+        fix = "rotate queries and keys only"
+        yield found(kind, "warning", title, evidence, fix, row)
+
+
+@probe("run", "numbers", "sequence", "attentions", costly=True)
+def rotated_axis(exam):
+    """Do rotations turn with the tokens, and not with the heads?"""
+    attention = rotated(exam)
+    alike = attention is not None and not rows_differ(attention.query)
+    step = turned_elsewhere(exam) if alike else None
+    if step is not None:
+        title = "Queries are rotated along another axis than that of the tokens"
+        evidence = "with all tokens equal, rotated queries are equal too; "
+        evidence += f"the angles vary over an axis of {size(step.outputs[0])}"
+        fix = "rotate (B, H, T, K), or give the angles an axis for heads"
+        kind = "positional encoding"
+        yield found(kind, "fault", title, evidence, fix, step.row)
 
 
 def turned_elsewhere(exam):

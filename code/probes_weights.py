@@ -21,6 +21,11 @@ def returned_weights(exam):
                 kind, severity = "attention weights", "note" if own else "warning"
                 yield found(kind, severity, title, evidence, fix, attention.row)
                 return
+
+
+@probe("run", "numbers", "attentions", "output")
+def missing_weights(exam):
+    """Are weights given where they were asked for?"""
     kind, row = "attention weights", exam.attentions[0].row
     given_out = any(equal(o, a.weights) for o in exam.outputs for a in exam.attentions)
     if asked_for_weights(exam) and not given_out and holds_none(exam.flow.result):
@@ -31,12 +36,18 @@ def returned_weights(exam):
         title, fix = "A list of nothing but None is returned", "hand the weights on"
         evidence = "one None for each of what should have given weights"
         yield found(kind, "warning", title, evidence, fix, row)
+
+
+@probe("run", "numbers", "attentions", "output")
+def repeated_weights(exam):
+    """Are the weights of each layer its own?"""
     own = [a.weights for a in exam.attentions]
     given = [w for w in own if any(equal(out, w) for out in exam.outputs)]
     copies = [out for out in exam.outputs if any(equal(out, w) for w in own)]
     if len(given) < len(copies) == len(own):
         title = "The returned weights are those of one layer, several times"
         evidence = f"{len(copies)} maps are returned, {len(given)} of them different"
+        kind, row = "attention weights", exam.attentions[0].row
         yield found(kind, "fault", title, evidence, "keep each layer's own", row)
 
 

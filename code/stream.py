@@ -168,6 +168,7 @@ def token_axis_of(exam, step) -> int | None:
 # --- all tokens equal ----------------------------------------------------------------
 
 
+@once
 def rotated(exam):
     """Return queries, keys and values where all tokens are equal; None if unclear."""
     seq, met = exam.sequence, meeting(exam) if exam.sequence.n_samples > 1 else None
