@@ -24,10 +24,21 @@ import io
 import sys
 import tempfile
 import zipfile
+from importlib.metadata import PackageNotFoundError, version
 
 CODE = """
 %(code)s
 """
+
+# What is missing or too old is said here, and not by a cell further down.
+for name, oldest in {"torch": (2, 9), "numpy": (2, 0), "matplotlib": (3, 8)}.items():
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        found = "none"
+    if tuple(int(n) for n in found.split(".")[:2] if n.isdigit()) < oldest:
+        wanted = ".".join(map(str, oldest))
+        raise ImportError(f"This needs {name} {wanted} or newer, and found {found}.")
 
 # A new folder at each run, and no module of an older one: never stale, never shared.
 folder = tempfile.mkdtemp(prefix="encoder-book-")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from chrome import BROWSERS, chrome
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
@@ -64,17 +64,14 @@ def program(*names):
 @pytest.fixture(scope="session")
 def chromium():
     """The path of the system's Chromium or Chrome."""
-    return program("chromium", "chromium-browser", "google-chrome")
+    return program(*BROWSERS)
 
 
 @pytest.fixture(scope="module")
 def browser(chromium):
     """A running Chromium; one a module, as Playwright allows one at a time."""
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        chrome = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield chrome
-        chrome.close()
+    with chrome(chromium) as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+# What a cell may do, and OSError: a full disk, a folder that may not be written.
+FAILURES = CellExecutionError, CellTimeoutError, DeadKernelError, OSError
 BUDGET = 90  # seconds for a whole notebook, on two cores
 
 
@@ -84,7 +86,12 @@ def main(names):
     for path in map(Path, names):
         try:
             seconds = execute(path)
-        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        except (
+            CellExecutionError,
+            CellTimeoutError,
+            DeadKernelError,
+            OSError,
+        ) as error:
             failed += 1
             print(f"{path}: left as it was\n{error}", file=sys.stderr)
         else:

@@ -7,20 +7,17 @@ and scripts. pypdf is pure Python, maintained, and needs nothing else.)
 """
 
 import io
-import shutil
 import sys
 from html import escape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import yaml
-from playwright.sync_api import sync_playwright
+from chrome import chrome
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, NameObject
 
 ROOT = Path(__file__).parent.parent
-BROWSERS = "chromium", "chromium-browser", "google-chrome"
-FLAGS = "--no-sandbox", "--disable-gpu", "--disable-background-networking"
 FRONT = """<!DOCTYPE html><html lang="en"><meta charset="utf-8">
 <title>The Encoder, Taken Apart</title><style>
 @page { size: A4; margin: 20mm; }
@@ -142,11 +139,8 @@ def make(press):
 
 
 def main(book, path):
-    with sync_playwright() as playwright:
-        program = next(filter(None, map(shutil.which, BROWSERS)))
-        chrome = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        writer = make(Press(chrome.new_page(color_scheme="light"), book))
-        chrome.close()
+    with chrome() as browser:
+        writer = make(Press(browser.new_page(color_scheme="light"), book))
     writer.write(path)
     size = Path(path).stat().st_size
     print(f"{path}: {len(writer.pages)} pages, {size / 1e6:.1f} MB")

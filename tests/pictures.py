@@ -6,15 +6,12 @@ Writes .github/book.png, what the README shows, and chapters/_static/card.png, w
 shared link shows.
 """
 
-import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from chrome import chrome
 
 ROOT = Path(__file__).parent.parent
-BROWSERS = "chromium", "chromium-browser", "google-chrome"
-FLAGS = "--no-sandbox", "--disable-gpu", "--disable-background-networking"
 CARD = """<!DOCTYPE html><style>
 body { margin: 0; width: 1200px; height: 630px; display: flex; align-items: center;
   font-family: sans-serif; color: #1b2733; background: #fff; overflow: hidden; }
@@ -44,10 +41,8 @@ def card():
 
 
 def main(book):
-    with sync_playwright() as playwright:
-        path = next(filter(None, map(shutil.which, BROWSERS)))
-        chrome = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        page = chrome.new_page(color_scheme="light")
+    with chrome() as browser:
+        page = browser.new_page(color_scheme="light")
         first = Path(book, "chapters/intro.html").resolve().as_uri()
         photograph(page, first, ROOT / ".github/book.png", (1280, 860))
         drawn = Path(book, "card.html").resolve()
@@ -55,7 +50,6 @@ def main(book):
         target = ROOT / "chapters/_static/card.png"
         photograph(page, drawn.as_uri(), target, (1200, 630))
         drawn.unlink()
-        chrome.close()
 
 
 if __name__ == "__main__":
