@@ -8,6 +8,7 @@ button of a page gives it, and its Colab button opens it where the book is publi
 import base64
 import hashlib
 import io
+import re
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from publish import edition
 COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}{}"
 # Pages that read the other notebooks: alone they would have nothing to show.
 OF_THE_WHOLE_BOOK = {"chapters/ledger"}
+TOOLS = {"encoder.py", "tracer.py", "doctor.py", "views.py"}
 SETUP = '''\
 # @title Setup: unpack the book's code { display-mode: "form" }
 import base64
@@ -50,31 +52,52 @@ sys.path[:] = [folder, *(path for path in sys.path if "encoder-book-" not in pat
 print("The Encoder, Taken Apart, code %(fingerprint)s")'''
 
 
-def pack(folder):
-    """Return the files of a folder as text in lines: the same files, the same text."""
+def mentioned(text):
+    """Return the file names that a module, a script or a cell asks for."""
+    modules = re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE)
+    files = re.findall(r"\w+\.(?:js|css|json)\b", text)
+    return {f"{name}.py" for name in modules} | set(files)
+
+
+def needed(folder, text):
+    """Return the files of a folder that a notebook needs, directly or through others.
+
+    The tools are always among them: a reader may turn them on a module of their own.
+    """
+    files = {path.name: path for path in folder.rglob("*") if path.is_file()}
+    wanted, found = mentioned(text) | TOOLS, set()
+    while names := (wanted & files.keys()) - found:
+        found |= names
+        for name in names:
+            wanted |= mentioned(files[name].read_text(encoding="utf-8"))
+    return sorted(files[name] for name in found)
+
+
+def pack(folder, paths):
+    """Return files of a folder as text in lines: the same files, the same text."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".js", ".css", ".json"):
-                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for path in paths:
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     text = base64.b85encode(packed.getvalue()).decode()
     return "\n".join(text[i : i + 100] for i in range(0, len(text), 100))
 
 
-def setup_cell(folder):
-    """Return the source of a setup cell that carries the code of a folder."""
-    code = pack(folder)
+def setup_cell(folder, text=""):
+    """Return a setup cell that carries what a notebook of this text needs."""
+    code = pack(folder, needed(folder, text))
     fingerprint = hashlib.sha256(code.encode()).hexdigest()[:8]
     return SETUP % {"code": code, "fingerprint": fingerprint}
 
 
-def standalone(path, cell_source):
-    """Return the notebook at a path, with another source in its setup cell."""
+def standalone(path, folder):
+    """Return the notebook at a path, with a setup cell that carries its code."""
     notebook = nbformat.read(path, as_version=4)
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.cells:
         if "book-setup" in cell.metadata.get("tags", []):
-            cell.source = cell_source
+            cell.source = setup_cell(folder, "\n".join(sources))
     return notebook
 
 
@@ -91,10 +114,10 @@ def runs_alone(app, docname):
 
 def write_copies(app, exception):
     if exception is None and app.builder.name == "html":
-        cell = setup_cell(Path(app.srcdir, "code"))
+        folder = Path(app.srcdir, "code")
         Path(app.outdir, "standalone").mkdir(exist_ok=True)
         for name in filter(lambda name: runs_alone(app, name), app.env.found_docs):
-            copy = standalone(app.env.doc2path(name), cell)
+            copy = standalone(app.env.doc2path(name), folder)
             nbformat.write(copy, Path(app.outdir, place(name)))
 
 

@@ -20,8 +20,8 @@ from conftest import CHAPTERS, PAGES, ROOT
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles
+from standalone import needed, setup_cell, standalone
 from standalone import point_buttons as point_to_copy
-from standalone import setup_cell, standalone
 from test_notebooks import code_cells
 
 each_page = pytest.mark.parametrize("name", PAGES)
@@ -83,7 +83,7 @@ def test_the_front_page_leads_to_the_first_page(book):
 
 def test_the_book_is_small_enough_to_carry(book):
     size = sum(path.stat().st_size for path in book.rglob("*") if path.is_file())
-    assert size < 15e6
+    assert size < 20e6
 
 
 # The role for letters of axes
@@ -166,13 +166,13 @@ def run_copy(source, folder):
 def test_a_copy_differs_from_its_chapter_in_the_setup_cell_alone(tmp_path):
     for path in CHAPTERS:
         chapter = nbformat.read(path, as_version=4)
-        copy = standalone(path, "carried")
+        copy = standalone(path, tmp_path)
         changed = [a.source for a, b in zip(chapter.cells, copy.cells) if a != b]
         assert changed == [code_cells(path)[0].source]
 
 
 def test_a_copy_brings_its_code_anywhere_and_runs_twice(tmp_path):
-    source = setup_cell(ROOT / "code")
+    source = setup_cell(ROOT / "code", "import lab")
     result = run_copy(f"{source}\n{source}", tmp_path)
     assert result.returncode == 0, result.stderr
     assert "encoder-book-" in result.stdout.splitlines()[-1]
@@ -182,9 +182,19 @@ def test_a_copy_brings_its_code_anywhere_and_runs_twice(tmp_path):
 def test_a_newer_copy_beats_the_one_that_ran_before(tmp_path):
     shutil.copytree(ROOT / "code", tmp_path / "old")
     (tmp_path / "old/encoder.py").write_text("old = True\n")
-    old, new = setup_cell(tmp_path / "old"), setup_cell(ROOT / "code")
+    old = setup_cell(tmp_path / "old", "import lab")
+    new = setup_cell(ROOT / "code", "import lab")
     program = f"{old}\nimport encoder\n{new}\nimport encoder\nencoder.attention"
     assert run_copy(program, tmp_path).returncode == 0
+
+
+def test_a_copy_carries_the_tools_and_what_its_cells_ask_for():
+    bare = {path.name for path in needed(ROOT / "code", "")}
+    assert {"encoder.py", "tracer.py", "doctor.py", "views.py"} <= bare
+    assert {"shape_tracer.js", "shape_math.js", "axes.css"} <= bare
+    assert not {"train.py", "pitfalls.py", "workbook.py"} & bare
+    more = {path.name for path in needed(ROOT / "code", "from exercises import check")}
+    assert {"exercises.py", "workbook.py"} <= more - bare
 
 
 def test_the_same_code_gives_the_same_copy():
