@@ -218,6 +218,14 @@ def test_a_number_says_where_it_comes_from_and_where_it_lies(show, x):
     assert page.locator("[data-chosen]").count() == 2
 
 
+def test_a_number_that_moves_under_a_resting_mouse_takes_no_focus(show, x):
+    page = show(juggler(x, steps=["split"]))
+    page.locator(".jug-number").nth(10).hover()
+    press(page, "ArrowLeft", "1")  # x[1, 3], then transpose
+    page.wait_for_timeout(900)
+    assert "x[1, 3]" in page.locator(".jug-fact").inner_text()
+
+
 def test_the_numbers_stand_where_the_shape_says(show, x):
     page = show(juggler(x, steps=["split", "move", "attend", "out"]), width=390)
     page.wait_for_timeout(800)  # until they have arrived

@@ -76,7 +76,7 @@ function board(scene) {
     names.replaceChildren(...parts);
   }
 
-  function draw(tensor, spot) {
+  function draw(tensor, chosen) {
     const layout = layoutOf(tensor, features), numbers = listed(tensor);
     block.style.height = `${Math.max(layout.height, scene.tallest)}px`;
     indicesOf([layout.panels, layout.rows, layout.columns]).forEach((index, i) => {
@@ -88,7 +88,6 @@ function board(scene) {
       moveTo(cells.get(from).small, (i % perLine) * MEMORY[0], Math.floor(i / perLine) * MEMORY[1]);
     });
     drawNames(tensor, layout);
-    const chosen = spot === null ? null : numbers[spot].from;
     for (const [from, { big, small }] of cells) {
       for (const node of [big, small]) node.toggleAttribute("data-chosen", from === chosen);
     }
@@ -136,6 +135,8 @@ const SAYS = {
   back: "The pieces of a token stand together again. Memory still has the order of the heads.",
 };
 
+const placeOf = (tensor, chosen) => (chosen === null ? null : listed(tensor).findIndex(({ from }) => from === chosen));
+
 // The number in focus: where it comes from, where it is, how its place in memory is found.
 function factOf(scene, tensor, spot) {
   if (spot === null) return "Point at a number, or walk to it with the arrow keys.";
@@ -159,10 +160,13 @@ function render({ model, el }) {
   const button = (text, onclick) => h("button", { class: "eta-button", type: "button", text, onclick });
   const undo = button("undo", () => go(scene.steps.slice(0, -1))), again = button("start again", () => go([]));
   const next = button("the right step", () => choose(RIGHT[now().stage]));
-  let spot = null, refused = "", way = [];
+  let chosen = null, refused = "", way = [];
   const now = () => way.at(-1);
 
-  const go = (steps) => put(model, { steps });
+  const go = (steps) => {
+    box.dataset.moves = ""; // from now on: the first picture is not flown in
+    put(model, { steps });
+  };
   function choose(step) {
     if (!step) return;
     if (takeStep(now(), step, scene.nHeads)) return go([...scene.steps, step]);
@@ -178,11 +182,11 @@ function render({ model, el }) {
   }
   function draw() {
     const tensor = now(), [kind, text] = refused ? ["no", refused] : toldOf(scene, tensor);
-    numbers.draw(tensor, spot);
+    numbers.draw(tensor, chosen);
     shape.replaceChildren(...headline(tensor));
     told.textContent = text;
     told.dataset.kind = kind;
-    fact.textContent = factOf(scene, tensor, spot);
+    fact.textContent = factOf(scene, tensor, placeOf(tensor, chosen));
     drawCode();
     options.replaceChildren(...CHOICES[tensor.stage].map((step, i) => {
       const node = button("", () => choose(step));
@@ -206,16 +210,20 @@ function render({ model, el }) {
     code.replaceChildren(...lines);
   }
 
-  numbers.block.addEventListener("pointerover", ({ target }) => {
-    const cell = target.closest("[data-from]");
-    if (cell) aim(listed(now()).findIndex(({ from }) => from === Number(cell.dataset.from)));
-  });
-  numbers.memory.addEventListener("pointerover", ({ target }) => {
-    if (target.dataset.from) aim(listed(now()).findIndex(({ from }) => from === Number(target.dataset.from)));
-  });
-  function aim(place) {
-    if (place === spot) return;
-    spot = place;
+  // A number that moves under a resting pointer does not take the focus.
+  let last = "";
+  const point = ({ target, clientX, clientY }) => {
+    const from = target.closest("[data-from]")?.dataset.from, where = `${clientX} ${clientY}`;
+    if (from !== undefined && where !== last) aim(Number(from));
+    last = where;
+  };
+  for (const node of [numbers.block, numbers.memory]) {
+    for (const kind of ["pointermove", "pointerdown"]) node.addEventListener(kind, point);
+  }
+  // The focus stays with the number, wherever the steps take it.
+  function aim(from) {
+    if (from === chosen) return;
+    chosen = from;
     draw();
   }
   numbers.block.addEventListener("keydown", (event) => {
@@ -223,9 +231,9 @@ function render({ model, el }) {
     if (!move) return;
     event.preventDefault();
     const sizes = now().shape.length === 4 ? now().shape.slice(1) : [1, ...now().shape.slice(1)];
-    const index = indicesOf(sizes)[spot ?? 0];
-    if (spot !== null) walk(index, sizes, ...move);
-    aim((index[0] * sizes[1] + index[1]) * sizes[2] + index[2]);
+    const index = indicesOf(sizes)[placeOf(now(), chosen) ?? 0];
+    if (chosen !== null) walk(index, sizes, ...move);
+    aim(listed(now())[(index[0] * sizes[1] + index[1]) * sizes[2] + index[2]].from);
   });
   box.addEventListener("keydown", (event) => {
     if (event.key === "Backspace" && scene.steps.length) undo.click();
