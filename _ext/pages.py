@@ -29,6 +29,16 @@ def copy_mathjax(app, exception):
             copy_asset(source, target if source.is_dir() else target.parent)
 
 
+def notice_assets(app, env, added, changed, removed):
+    """Build again when only a style or script has changed: Sphinx looks at pages."""
+    for source in (Path(app.confdir, name) for name in app.config.html_static_path):
+        for path in [source] if source.is_file() else source.rglob("*"):
+            copy = Path(app.outdir, "_static", path.name)
+            if not copy.is_file() or copy.stat().st_mtime < path.stat().st_mtime:
+                return [app.config.root_doc]
+    return []
+
+
 def drop_unused(app, exception):
     """Keep what pages load. Icons come from a font: their script is emptied, 1.5 MB."""
     if exception is None and app.builder.name == "html":
@@ -60,6 +70,7 @@ def setup(app):
     app.config.mathjax_path = "mathjax/tex-chtml.js"
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", drop_unused)
+    app.connect("env-get-outdated", notice_assets)
     app.connect("html-page-context", drop_thebe, priority=999)
     app.connect("html-page-context", say_what_things_are)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,6 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import pages
 import publish
 import pytest
 import yaml
@@ -288,3 +289,17 @@ def test_pictures_of_the_book_are_of_the_size_that_is_promised(book):
         assert data.startswith(b"\x89PNG") and len(data) < 300_000
         sizes[path.stem] = struct.unpack(">II", data[16:24])
     assert sizes == {"book": (1280, 860), "card": (1200, 630)}
+
+
+def test_a_changed_style_reaches_a_book_that_is_built_already(tmp_path):
+    style, copy = tmp_path / "static/book.css", tmp_path / "out/_static/book.css"
+    for path in (style, copy):
+        path.parent.mkdir(parents=True)
+        path.write_text("a {}")
+    config = SimpleNamespace(html_static_path=["static"], root_doc="chapters/intro")
+    app = SimpleNamespace(confdir=tmp_path, outdir=tmp_path / "out", config=config)
+    outdated = partial(pages.notice_assets, app, None, set(), set(), set())
+    os.utime(style, (1, 1))
+    assert outdated() == []
+    os.utime(style, (9e9, 9e9))
+    assert outdated() == ["chapters/intro"]
