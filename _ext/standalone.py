@@ -9,6 +9,7 @@ import base64
 import hashlib
 import io
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -114,8 +115,9 @@ def runs_alone(app, docname):
 
 def write_copies(app, exception):
     if exception is None and app.builder.name == "html":
-        folder = Path(app.srcdir, "code")
-        Path(app.outdir, "standalone").mkdir(exist_ok=True)
+        folder, copies = Path(app.srcdir, "code"), Path(app.outdir, "standalone")
+        shutil.rmtree(copies, ignore_errors=True)  # a page may have lost its copy
+        copies.mkdir()
         for name in filter(lambda name: runs_alone(app, name), app.env.found_docs):
             copy = standalone(app.env.doc2path(name), folder)
             nbformat.write(copy, Path(app.outdir, place(name)))

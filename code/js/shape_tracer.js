@@ -318,15 +318,17 @@ function render({ model, el }) {
     inner.setAttribute("aria-pressed", body.classList.toggle("eta-open"))
   );
   inner.hidden = !rows.some((row) => row.deep);
-  const steps = h(
-    "span",
-    {},
-    button("back", () => go(-1)),
-    " ",
-    button("forward", () => go(1))
+  const names = ["line", "operation", "shapes", "numbers"];
+  const head = h(
+    "tr",
+    { class: "eta-line" },
+    ...names.map((text) => h("th", { text }))
   );
-  const columns = h("colgroup", {}, h("col"), h("col"), h("col"), h("col"));
-  bar.node.append(steps, inner);
+  bar.node.append(
+    button("back", () => go(-1)),
+    button("forward", () => go(1)),
+    inner
+  );
   box.append(
     bar.node,
     told.node,
@@ -334,7 +336,7 @@ function render({ model, el }) {
     h(
       "div",
       { class: "eta-scroll", tabindex: "0", role: "group", "aria-label": "steps" },
-      h("table", {}, columns, body)
+      h("table", {}, h("thead", {}, head), body)
     )
   );
   const resize = () => [bar, ...parts].forEach((part) => part.draw(size));
