@@ -8,7 +8,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from conftest import CHAPTERS, NUMBERED
+from conftest import CHAPTERS, NUMBERED, ROOT
 from exercises import EXERCISES, alike, check, kill_table, outcome
 from test_notebooks import code_cells, prose
 from torch import nn
@@ -570,3 +570,7 @@ def test_every_check_of_the_book_is_of_a_known_exercise():
         for cell in code_cells(path):
             called |= set(re.findall(r'\bcheck\("(\w+)"', cell.source))
     assert called == set(EXERCISES)
+
+
+def test_the_readme_counts_the_checkers():
+    assert f"| {len(EXERCISES)} checkers, and" in (ROOT / "README.md").read_text()

@@ -37,12 +37,13 @@ def test_the_runner_notices_whatever_a_notebook_may_not_do(tmp_path):
         assert words in result.stderr
 
 
-def test_copies_run_alone_beside_colabs_package(book, tmp_path):
-    asked = nbformat.v4.new_code_cell("import google.colab")
-    notebook = nbformat.read(book / "standalone/solutions_06.ipynb", as_version=4)
-    notebook.cells.insert(0, asked)
-    nbformat.write(notebook, tmp_path / "asked.ipynb")
-    result = lone(book / "standalone/intro.ipynb", tmp_path / "asked.ipynb")
+def test_copies_run_alone_beside_colabs_package_and_twice_in_one_kernel(book, tmp_path):
+    copy = nbformat.read(book / "standalone/solutions_06.ipynb", as_version=4)
+    sources = [cell.source for cell in copy.cells if cell.cell_type == "code"]
+    sources = ["import google.colab", *sources, *sources]
+    copy.cells = list(map(nbformat.v4.new_code_cell, sources))
+    nbformat.write(copy, tmp_path / "twice.ipynb")
+    result = lone(book / "standalone/intro.ipynb", tmp_path / "twice.ipynb")
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("2 passed, 0 failed\n")
 
