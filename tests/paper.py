@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from chrome import chrome
 from pypdf import PdfReader, PdfWriter
-from pypdf.generic import ArrayObject, NameObject
+from pypdf.generic import ArrayObject, NameObject, TextStringObject
 
 ROOT = Path(__file__).parent.parent
 FRONT = """<!DOCTYPE html><html lang="en"><meta charset="utf-8">
@@ -63,7 +63,29 @@ class Press:
         data = self.page.pdf(
             format="A4", prefer_css_page_size=True, outline=True, tagged=True
         )
-        return PdfReader(io.BytesIO(data))
+        pdf = PdfReader(io.BytesIO(data))
+        name_bookmarks(pdf.outline, self.page.locator("h1, h2, h3").all_inner_texts())
+        return pdf
+
+
+def name_bookmarks(outline, headings):
+    """Give bookmarks the words of their headings.
+
+    Where a heading wraps, Chromium drops the space; where a page would end behind it,
+    it writes the heading twice.
+    """
+    names = {bare(text): " ".join(text.rstrip("#").split()) for text in headings}
+    names |= {2 * short: name for short, name in names.items()}
+    for item in outline:
+        if isinstance(item, list):
+            name_bookmarks(item, headings)
+        elif bare(item.title) in names:
+            name = TextStringObject(names[bare(item.title)])
+            item.node[NameObject("/Title")] = name
+
+
+def bare(text):
+    return "".join(text.rstrip("#").split())
 
 
 def parts():

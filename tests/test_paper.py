@@ -43,9 +43,23 @@ def test_every_page_but_the_title_carries_its_number(printed):
     assert feet[1:] == [str(n) for n in range(2, len(feet) + 1)]
 
 
+def flat(outline):
+    parts = (flat(item) if isinstance(item, list) else [item] for item in outline)
+    return [item for part in parts for item in part]
+
+
+def test_a_bookmark_keeps_its_spaces_where_a_heading_wraps(browser):
+    page = browser.new_page()
+    page.set_content(f"<h1>{'many words of a heading ' * 9}</h1><h2>one</h2>")
+    titles = [item.title for item in flat(Press(page, ".").pdf().outline)]
+    page.close()
+    assert titles == [" ".join(["many words of a heading"] * 9), "one"]
+
+
 def test_bookmarks_and_links_lead_to_pages_of_the_file(printed):
-    titles = [item.title for item in printed.outline if not isinstance(item, list)]
+    titles = [item.title for item in flat(printed.outline)]
     assert "2. Attention" in titles
+    assert "Nothing is merely asserted" in titles
     links = [a.get_object() for p in printed.pages for a in p.get("/Annots", [])]
     addresses = [
         str(link["/A"]["/URI"]) for link in links if "/URI" in link.get("/A", {})
