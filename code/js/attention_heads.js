@@ -1,6 +1,7 @@
 // All heads, small, to choose from.
+import { MOVES } from "./arrows.js";
 import { pool } from "./attention_math.js";
-import { MOVES, bitmap, cellUnder, isNarrow, onKeys, pixels } from "./attention_parts.js";
+import { bitmap, cellUnder, isNarrow, onKeys, pixels } from "./attention_parts.js";
 import { h, letter } from "./dom.js";
 
 // All heads on one canvas, layers down. A small map shows the largest weight of a block.

@@ -1,8 +1,8 @@
 // One head, large, with its tokens in the margins.
+import { MOVES } from "./arrows.js";
 import { headName } from "./attention_controls.js";
 import { columnMeans, largest } from "./attention_math.js";
 import {
-  MOVES,
   bitmap,
   cellSize,
   cellUnder,

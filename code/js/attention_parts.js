@@ -4,12 +4,6 @@ import { shade } from "./attention_math.js";
 import { h } from "./dom.js";
 
 export const FAN = 84; // the width of the lines beside a map, in pixels
-export const MOVES = {
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-};
 
 // A map as pixels, one a weight; exact zeros stay clear, so that hatching shows there.
 export function pixels(scene, map, top) {

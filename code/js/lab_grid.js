@@ -1,10 +1,9 @@
 // A matrix as a table of coloured numbers: one stop for the tab key, arrow keys inside.
+import { MOVES } from "./arrows.js";
 import { h } from "./dom.js";
 import { at } from "./encoder_math.js";
 import { number } from "./lab_stages.js";
 import { level } from "./shades.js";
-
-const STEP = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // Returns { node, show }. `show` takes { map, label, rows, cols, shares, group, struck }:
 // row and column labels, whether numbers are shares (of 1, or of that number), how many
@@ -77,7 +76,7 @@ export function numberGrid(point, choose) {
     choose?.(...place(event));
   });
   table.addEventListener("keydown", (event) => {
-    const step = STEP[event.key];
+    const step = MOVES[event.key];
     if (step) move(current[0] + step[0], current[1] + step[1]);
     else if (event.key === "Enter") choose?.(...current);
     else return;

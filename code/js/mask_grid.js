@@ -1,9 +1,8 @@
 // The maps of the lab: one to paint, and three that follow.
+import { MOVES } from "./arrows.js";
 import { h } from "./dom.js";
 import { paintOver } from "./lab_controls.js";
 import { cellText, level } from "./shades.js";
-
-const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // A table whose every cell, row name and column name is a switch: pressed is hidden.
 // `hide(i, j, on)` gets null for a whole row or column. One stop for the tab key, and
@@ -41,7 +40,7 @@ export function paintGrid(hide, signal) {
   }
 
   table.addEventListener("keydown", (event) => {
-    const step = STEPS[event.key], row = stops.findIndex((some) => some.includes(event.target));
+    const step = MOVES[event.key], row = stops.findIndex((some) => some.includes(event.target));
     if (!step || row < 0) return;
     event.preventDefault();
     const column = stops[row].indexOf(event.target);

@@ -1,13 +1,11 @@
 // A small batch under two norms: which numbers share a mean, and what padding does.
+import { MOVES } from "./arrows.js";
 import { frame, h, onChange, put } from "./dom.js";
 import { picker } from "./inputs.js";
 import { button } from "./lab_controls.js";
 import { apart, movedText, normaliseBatch, shares, shortText } from "./norm_math.js";
 
 const KINDS = ["LayerNorm", "BatchNorm"].map((kind) => [kind, kind]);
-const MOVES = {
-  ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
-};
 
 function makeScene(model) {
   const start = model.get("rows"), length = model.get("length");

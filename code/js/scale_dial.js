@@ -1,10 +1,10 @@
 // One row of attention at any divisor, and any cell of the map spelled out.
+import { MOVES } from "./arrows.js";
 import { entropy } from "./attention_math.js";
 import { frame, h, letter, onChange, put } from "./dom.js";
 import { button } from "./lab_controls.js";
 
 const SMALL = -2, LARGE = 5; // the divisor runs from 2^-2 to 2^5
-const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 export function terms(query, key) {
   return query.map((value, i) => value * key[i]);
@@ -51,7 +51,7 @@ function mapPane(scene) {
   const rows = cells.map((line, q) => row(names[q], ...line));
   const node = h("table", look, row(corner, ...heads), ...rows);
   node.addEventListener("keydown", (event) => {
-    const step = STEPS[event.key];
+    const step = MOVES[event.key];
     if (!step) return;
     event.preventDefault();
     const [q, k] = model.get("cell").map((at, i) => Math.min(n - 1, Math.max(0, at + step[i])));
