@@ -26,7 +26,7 @@ help: ## List the targets
 		awk '{ printf "  make %-14s", $$2; $$1 = $$2 = ""; print }'
 
 book: html ## Build the book and serve it on this machine
-	@$(RUN) tests/serve.py _build/html $(PORT)
+	@$(RUN) tools/serve.py _build/html $(PORT)
 
 # After a failure nothing is kept: Sphinx would not warn again of pages it has read.
 html: $(READY) ## Build the book into _build/html; a warning is an error
@@ -54,29 +54,29 @@ test-portable: $(READY) ## Compare the stored outputs as another processor would
 	$(ONE_THREAD) ATEN_CPU_CAPABILITY=default $(NBVAL) $(NOTEBOOKS)
 
 test-colab: html $(COLAB)/installed ## Run the stand-alone notebooks with Colab's versions
-	$(ONE_THREAD) $(COLAB)/bin/python tests/lone.py _build/html/standalone/*.ipynb
+	$(ONE_THREAD) $(COLAB)/bin/python tools/lone.py _build/html/standalone/*.ipynb
 
 lab: $(READY) ## Open JupyterLab on the chapters
 	$(RUN) -m jupyterlab chapters
 
 execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
-	$(RUN) tests/execute.py $(NOTEBOOKS)
+	$(RUN) tools/execute.py $(NOTEBOOKS)
 
 ledger: $(READY) ## Collect the chapters' claims into the ledger page
-	$(RUN) code/ledger.py
-	$(RUN) tests/execute.py chapters/ledger.ipynb
+	$(RUN) code/book ledger
+	$(RUN) tools/execute.py chapters/ledger.ipynb
 
 zip: html ## Pack the book into one file that opens without a network
-	$(RUN) tests/archive.py _build/html _build/encoder-taken-apart.zip
+	$(RUN) tools/archive.py _build/html _build/encoder-taken-apart.zip
 
 pdf: html ## Print the book into one PDF, with contents and page numbers
-	$(RUN) tests/paper.py _build/html _build/encoder-taken-apart.pdf
+	$(RUN) tools/paper.py _build/html _build/encoder-taken-apart.pdf
 
 pictures: html ## Photograph the book for the README and for shared links
-	$(RUN) tests/pictures.py _build/html
+	$(RUN) tools/pictures.py _build/html
 
 bench: $(READY) ## Measure the encoder against torch's own
-	$(RUN) tests/bench/run.py
+	$(RUN) tools/bench/run.py
 
 links: $(READY) ## Check the links to other sites
 	$(BUILD) --builder linkcheck

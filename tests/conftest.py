@@ -46,6 +46,7 @@ def pages():
 
 
 PAGES = pages()
+JS = {path.name: path for path in ROOT.glob("code/*/views/js/*/*.js")}
 
 
 def skip_outside_ci(reason):
@@ -123,11 +124,10 @@ def node():
 
 @pytest.fixture(scope="session")
 def js(node):
-    """A function that runs a body with a file of code/js as `module`, and `data`."""
+    """A function that runs a body with a view's file as `module`, and `data`."""
 
     def js(file, body, data=None):
-        path = ROOT / "code/js" / file
-        job = {"file": path.as_uri(), "body": body, "data": data}
+        job = {"file": JS[file].as_uri(), "body": body, "data": data}
         command = [node, "--input-type=module", "--eval", RUN_MODULE]
         done = subprocess.run(
             command, input=json.dumps(job), capture_output=True, text=True, check=False

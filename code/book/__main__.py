@@ -1,0 +1,29 @@
+"""The commands of the book: `python code/book COMMAND`, and --help after it."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parent.parent)  # code/, of which `book` is a part
+COMMANDS = {
+    "grade": ("book.course.grade", "read which exercises a pile of notebooks solves"),
+    "ledger": ("book.claims.ledger", "bring claims.json up to date"),
+    "record-game": ("book.pitfalls.game", "train the game's encoders again"),
+    "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
+    "train-toy": ("book.models.toy_language", "train the encoder of the EncoderLab"),
+}
+
+
+def main():
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in COMMANDS:
+        lines = (f"  {name:17} {what}" for name, (_, what) in COMMANDS.items())
+        text = "\n".join(("usage: python code/book COMMAND ...", *lines))
+        sys.exit(text) if name not in ("-h", "--help") else print(text)
+    else:
+        del sys.argv[1]
+        import_module(COMMANDS[name][0]).main()
+
+
+if __name__ == "__main__":
+    main()

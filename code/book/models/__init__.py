@@ -1,0 +1,1 @@
+"""Trained models that the pages use: how they are made, and their stored weights."""

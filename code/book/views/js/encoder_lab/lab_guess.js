@@ -1,0 +1,55 @@
+// The five likeliest words for the place that is read, and the three tasks.
+import { h } from "../../../../taken_apart/views/js/shared/dom.js";
+import { at } from "./encoder_math.js";
+import { percent } from "./lab_stages.js";
+import { TASKS, TASK_SENTENCE, bestWords } from "./lab_words.js";
+
+export function guessBars(scene) {
+  const title = h("p", { class: "lab-title" });
+  const rows = Array.from({ length: 5 }, () => {
+    const word = h("span", { class: "lab-guess-word" }), share = h("span", { class: "eta-num" });
+    const bar = h("span", { class: "lab-bar" }, h("i"));
+    return { node: h("li", {}, word, bar, share), word, bar, share };
+  });
+  const list = h("ol", { class: "lab-guesses" }, ...rows.map(({ node }) => node));
+
+  function draw(run) {
+    const read = scene.read(), isBlank = run.words[read] === scene.blank;
+    title.textContent = isBlank
+      ? `What belongs into the blank (word ${read})?`
+      : `What the encoder would put at word ${read}, \u201c${run.words[read]}\u201d:`;
+    bestWords(run.chances, read, scene.vocabulary).forEach(([word, chance], i) => {
+      rows[i].word.textContent = word;
+      rows[i].share.textContent = percent(chance);
+      rows[i].bar.style.setProperty("--share", chance.toFixed(3));
+    });
+  }
+  return { node: h("section", { class: "lab-guess", "aria-label": "guesses" }, title, list), draw };
+}
+
+export function taskList(scene) {
+  const items = TASKS.map(({ text }) => {
+    const mark = h("span", { class: "lab-mark", text: "\u25cb", "aria-label": "to do", role: "img" });
+    return { node: h("li", {}, mark, h("span", { text })), mark };
+  });
+  const done = new Set();
+
+  function mark(i, isDone) {
+    items[i].node.toggleAttribute("data-done", isDone);
+    items[i].mark.textContent = isDone ? "\u2713" : "\u25cb";
+    items[i].mark.setAttribute("aria-label", isDone ? "done" : "to do");
+  }
+  function draw(run) {
+    const state = scene.state(), blank = state.tokens.indexOf(scene.blank);
+    const best = (word) => (blank < 0 ? 0 : at(run.chances, blank, scene.vocabulary.indexOf(word)));
+    TASKS.forEach((task, i) => {
+      if (task.isDone(state, best)) done.add(i);
+      mark(i, done.has(i));
+    });
+  }
+  const title = h("p", { class: "lab-title", text: "Can you \u2026" });
+  const list = h("ul", { class: "lab-tasks" }, ...items.map(({ node }) => node));
+  const node = h("section", { "aria-label": "three tasks" }, title, list);
+  node.hidden = scene.start.tokens.join(" ") !== TASK_SENTENCE;
+  return { node, draw };
+}

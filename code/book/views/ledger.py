@@ -1,0 +1,86 @@
+"""The ledger as a table: what is said, the verdict, the evidence, and where."""
+
+import re
+
+from taken_apart.views import View, html_text
+
+from ..claims import VERDICTS, shown
+from . import JS
+
+
+class Ledger(View):
+    """The rows as a table, with a bar to filter it; without scripts, the whole table.
+
+    Each row carries its claim's id as anchor, and links to the cell that settles it.
+    """
+
+    module = JS / "ledger/ledger.js"
+    styles = (JS / "ledger/ledger.css",)
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = sorted(rows, key=lambda row: (row["chapter"], row["id"]))
+
+    def summary(self):
+        return f"{len(self.rows)} claims"
+
+    def still(self):
+        titles = ("what is said", "verdict", "evidence", "where")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        body = "".join(map(html_row, self.rows))
+        return (
+            f'<table class="eta-claims"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table>"
+        )
+
+    def live(self):
+        """Raise TypeError: the ledger has nothing to exchange with a kernel."""
+        raise TypeError("Ledger has no live form: show it as it is")
+
+
+def html_row(row) -> str:
+    sign = VERDICTS.get(row["verdict"], "")
+    facets = {
+        "verdict": row["verdict"],
+        "evidence": row["evidence"],
+        "chapter": chapter_name(row),
+        "source": row["source"].split(",")[0],
+    }
+    data = "".join(f' data-{k}="{html_text(v)}"' for k, v in facets.items())
+    said = f"{html_text(row['text'])} <small>{row['id']}, {html_text(row['source'])}"
+    return (
+        f'<tr id="{row["id"]}"{data}><td>{said}</small></td>'
+        f"<td>{sign} {row['verdict']}</td><td>{evidence(row)}</td>"
+        f"<td>{place(row)}</td></tr>"
+    )
+
+
+def chapter_name(row) -> str:
+    return row["chapter"].replace("_", " ")
+
+
+def evidence(row) -> str:
+    """Say what a verdict rests on: our figures, a reference, or why there is none."""
+    if row["evidence"] == "executed":
+        return "; ".join(map(figure, row["measured"].items()))
+    if row["evidence"] == "cited":
+        return html_text(f"{cited(row['reference'])}: {row['note']}")
+    return html_text(row.get("note", row["evidence"]))
+
+
+def figure(item) -> str:
+    name, value = item
+    return f"{html_text(name)} <b>{html_text(shown(value))}</b>"
+
+
+def cited(key) -> str:
+    """Return "Xiong 2020" for the key xiong2020layer."""
+    author, year = re.match(r"([a-z]+)(\d{4})", key).groups()
+    return f"{author.capitalize()} {year}"
+
+
+def place(row) -> str:
+    name = html_text(chapter_name(row))
+    if row["evidence"] != "executed":
+        return name
+    return f'<a href="{row["chapter"]}.html#claim-{row["id"]}">{name}</a>'

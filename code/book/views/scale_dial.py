@@ -1,0 +1,60 @@
+"""A view of chapter 2: a few queries and keys, and the divisor of their scores."""
+
+import math
+
+import numpy as np
+from taken_apart.views import View, as_array, html_text, numbers_table, place
+
+from . import JS
+
+
+class ScaleDial(View):
+    """Turn the divisor of the scores; open a cell of the map and see how it came about.
+
+    `query` and `key`, NumPy or torch, are (T, K); `tokens` names the T words and
+    `columns`, where there are names, the K columns. `divisor` starts at sqrt(K), `cell`
+    is the pair (query, key) that is spelled out first. Live, these two are synced.
+    Raises ValueError for shapes that do not fit, or a divisor outside 0.25..32.
+    """
+
+    module = JS / "scale_dial/scale_dial.js"
+    styles = (JS / "scale_dial/scale_dial.css",)
+
+    def __init__(self, query, key, tokens, columns=None, *, divisor=None, cell=(0, 0)):
+        self.query, self.key = as_array("query", query), as_array("key", key)
+        tokens = list(map(str, tokens))
+        names = list(map(str, columns or range(self.query.shape[-1])))
+        wanted = (len(tokens), len(names))
+        for name, given in (("query", self.query), ("key", self.key)):
+            if given.shape != wanted:
+                raise ValueError(f"{name} must be (T, K) = {wanted}, got {given.shape}")
+        divisor = math.sqrt(len(names)) if divisor is None else divisor
+        if not 0.25 <= divisor <= 32:
+            raise ValueError(f"divisor must lie in 0.25..32, got {divisor}")
+        super().__init__(
+            query=self.query.tolist(),
+            key=self.key.tolist(),
+            tokens=tokens,
+            columns=names,
+            divisor=float(divisor),
+            cell=[place("cell", each, len(tokens)) for each in cell],
+        )
+
+    def weights(self, divisor):
+        """Return the map of weights (T, T) under a divisor."""
+        scores = self.query @ self.key.T / divisor
+        grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return grown / grown.sum(axis=-1, keepdims=True)
+
+    def summary(self):
+        asked, found = (self.state["tokens"][each] for each in self.state["cell"])
+        return f"{asked} asks {found}, divided by {self.state['divisor']:g}"
+
+    def still(self):
+        """Return the chosen row under five divisors, as a table."""
+        row, tokens = self.state["cell"][0], self.state["tokens"]
+        divisors = (0.5, 1, 2, 4, 8)
+        weights = np.stack([self.weights(divisor)[row] for divisor in divisors])
+        names = [f"divided by {divisor:g}" for divisor in divisors]
+        caption = f"The weights of “{html_text(tokens[row])}” under five divisors."
+        return numbers_table(weights, names, tokens, caption)

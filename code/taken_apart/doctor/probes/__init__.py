@@ -1,0 +1,92 @@
+"""The doctor's questions, in the order in which they are asked.
+
+A finding explains those after it: of two equally severe ones the earlier comes first,
+and a probe may rest where a cause of what it looks for is known (`exam.has`).
+
+A probe is a function of an `Exam` that yields findings; its docstring is its question.
+To add one, write it into the file of its subject and put its name into the list below:
+
+    @probe("run", "attentions")  # see NEEDS; costly=True: left out by quick=True
+    def equal_heads(exam):
+        "Do heads differ?"
+        for attention in exam.attentions:
+            if heads(attention) > 1 and not rows_differ(attention.weights.flatten(2)):
+                title, evidence = "All heads are one", f"of {size(attention.weights)}"
+                yield found("projections", "warning", title, evidence)
+"""
+
+from . import attention, blocks, call, layout, masks, modes, parts, weights
+from . import positions as places
+
+PROBES = [
+    call.failure,
+    call.shows_itself,
+    call.flipped_integers,
+    call.inputs_with_nan,
+    parts.modules_in_lists,
+    parts.strangers,
+    parts.parameters_made_anew,
+    parts.repeated_objects,
+    parts.plain_tensors,
+    layout.channels_as_tokens,
+    layout.pieces_of_images,
+    layout.attended_axis,
+    layout.tokens_meet,
+    layout.scrambled_split,
+    attention.scrambled_merge,
+    attention.narrow_heads,
+    attention.declared_heads,
+    attention.heads_cut_first,
+    attention.softmax_axis,
+    attention.double_softmax,
+    masks.padding_is_hidden,
+    call.finite_outputs,
+    call.blind_rows,
+    blocks.doubled_stream,
+    blocks.home_made_norms,
+    blocks.norms_over_tokens,
+    modes.eval_is_still,
+    masks.rows_sum_to_one,
+    parts.discarded_results,
+    weights.returned_weights,
+    weights.missing_weights,
+    weights.repeated_weights,
+    weights.weights_in_training,
+    weights.caught_weights,
+    attention.unused_third,
+    attention.same_projection,
+    attention.score_scale,
+    attention.dropout_on_scores,
+    layout.features_pooled,
+    layout.samples_heard,
+    layout.batch_of_one,
+    layout.samples_apart,
+    modes.fast_path,
+    call.types_kept,
+    call.other_precision,
+    masks.padding_content,
+    masks.causality,
+    places.positions,
+    places.positions_of_padding,
+    places.idle_table,
+    places.positions_and_words,
+    places.rotations,
+    places.rotated_axis,
+    places.positions_of_ids,
+    call.inputs_kept,
+    call.backward_runs,
+    blocks.residual_paths,
+    blocks.linear_on_linear,
+    blocks.norms_of_all_three,
+    blocks.attention_to_the_stream,
+    blocks.shared_norms,
+    attention.heads_mixed,
+    modes.much_dropout,
+    modes.train_and_eval,
+    modes.eval_leaves_no_trace,
+    modes.modes_left_alone,
+    modes.hooks_that_sleep,
+    call.probabilities_out,
+    parts.unused_parameters,
+    parts.cloned_values,
+]

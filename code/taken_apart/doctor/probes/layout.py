@@ -1,0 +1,287 @@
+"""Probes of the layout: who meets whom, samples, tokens, places of images."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..evidence.tensor_flow import (
+    PRODUCTS,
+    REARRANGES,
+    SDPA,
+    is_product,
+    letters,
+    operands,
+)
+from ..evidence.token_changes import (
+    alike,
+    batch_first_for_sure,
+    changed_flows,
+    followed,
+    leak_between_samples,
+    meeting,
+    meeting_of_places,
+    moved_along,
+    other_samples,
+    pins,
+    real_token,
+)
+from ..exam import differ
+from .kit import found, probe, size
+
+READERS = {"linear", "layer_norm", "multi_head_attention_forward"}
+
+
+@probe("run", "numbers", "attentions")
+def channels_as_tokens(exam):
+    """After a convolution, are channels the features of each place?"""
+    for conv in exam.flow.steps:
+        if conv.op not in ("conv1d", "conv2d"):
+            continue
+        places = torch.arange(conv.value[0, 0].numel()).view(conv.value[0, 0].shape)
+        labels, steps, users = followed(exam.flow, conv, places.expand_as(conv.value))
+        read = any(user.op in READERS for user in users)
+        if read and bool((labels != labels[..., :1]).any()):
+            end = (steps[-1] if steps else conv).outputs[0]
+            title = "Channels of a convolution are not the features of its places"
+            evidence = f"{size(conv.value)} = (B, channels, places) is read as "
+            evidence += f"{size(end)}, whose last axis runs over places"
+            fix = "flatten(2).transpose(1, 2) between the convolution and the encoder"
+            kind = "batch/sequence layout"
+            yield found(kind, "fault", title, evidence, fix, conv.row)
+            return
+
+
+@probe("run", "numbers")
+def pieces_of_images(exam):
+    """Does each token hold one piece of its image, with all channels of its places?"""
+    for image, given in zip(exam.tensors, exam.flow.given):
+        if any(image is known for known in exam.images):
+            yield from pieces(exam, image, given, -1)
+    for step in exam.flow.steps:
+        if step.op in ("conv2d", "conv3d"):
+            yield from pieces(exam, step.value, step.outputs[0], step.index)
+
+
+def pieces(exam, image, given, after):
+    """Follow the entries of an image to who reads rows of them."""
+    labels = torch.arange(image.numel()).view(image.shape)
+    labels, steps, users = moved_along(exam.flow, given, after, labels)
+    for user in users if steps else ():
+        axis = read_along(user, steps[-1].outputs[0])
+        rows = () if axis is None else labels.movedim(axis, -1).flatten(0, -2)
+        row = next((row for row in rows if not is_box(row, image)), None)
+        if row is not None:
+            step, places = steps[-1], torch.unravel_index(row, image.shape)
+            apart = [len(place.unique()) for place in places]
+            title = "Tokens do not hold whole pieces of their images"
+            evidence = f"{len(row)} features of one token of {size(step.outputs[0])} "
+            evidence += f"are strewn over {tuple(apart)} places of {size(image)}"
+            fix = "split axes with reshape, order them with permute, then join them"
+            kind = "batch/sequence layout"
+            yield found(kind, "fault", title, evidence, fix, step.row)
+            return
+
+
+def read_along(user, tensor) -> int | None:
+    """Return the axis along which a step reads a tensor as features."""
+    if user.op in READERS:
+        return -1
+    spelt = letters(user) if user.op in PRODUCTS else None
+    if spelt is None:
+        return None
+    mine, other = spelt[:2] if operands(user)[0] is tensor else spelt[1::-1]
+    shared = [c for c in mine if c in other and c not in spelt[2]]
+    return mine.index(shared[0]) if len(shared) == 1 else None
+
+
+def is_box(labels, image) -> bool:
+    """Say whether numbered entries of an image fill a box: all of some of each axis."""
+    places = torch.unravel_index(labels, image.shape)
+    return math.prod(len(place.unique()) for place in places) == len(labels)
+
+
+@probe("run", "numbers", "samples", "attentions")
+def attended_axis(exam):
+    """Does attention run over the tokens of a sample, not over samples or heads?"""
+    first = meeting(exam) if exam.sequence else meeting_of_places(exam)
+    if first is None or first.axis == "tokens":
+        return
+    row, seq, n = first.attention.row, exam.samples, exam.samples.n_samples
+    if first.axis == "samples":
+        shape = size(exam.output) if exam.output is not None else "nothing"
+        title = "Attention runs over the batch: samples see each other"
+        evidence = f"the weights are {size(first.attention.weights)}: with inputs "
+        evidence += f"{size(seq.tensor)} they pair the axis of size {n}; tokens of one "
+        evidence += f"sample never meet; the output is {shape}"
+        fix = "batch_first=True, or transpose(0, 1) before and after"
+        severity = "fault" if batch_first_for_sure(exam) else "warning"
+        yield found("batch/sequence layout", severity, title, evidence, fix, row)
+    elif first.axis == "features":
+        title = "Attention runs over heads or features: tokens never meet"
+        evidence = f"the weights are {size(first.attention.weights)}: each token pairs "
+        evidence += "its own heads, and a change of it reaches no other"
+        fix = "transpose(1, 2) after the split into heads: (B, H, T, K)"
+        yield found("head split/merge", "fault", title, evidence, fix, row)
+
+
+@probe("run", "numbers", "sequence", "batch")
+def tokens_meet(exam):
+    """Do weights carry what one token holds to the others?"""
+    flows = changed_flows(exam)
+    known = [a.step for a in exam.attentions]  # these weigh values
+    softmaxes = [s for s in exam.flow.steps if s.op == "softmax" and s not in known]
+    ends = [exam.flow.ahead(s.outputs[0], s.index, is_product) for s in softmaxes]
+    ends = [path[-1] for path in ends if path and path[-1].op != SDPA]
+    if not ends or not flows or exam.has("head split/merge"):
+        return
+    # Under a causal mask one end of the sequence is heard by itself alone.
+    flows = [flows[0], exam.observe(exam.changed_at(0, 0))]
+    tokens = [real_token(exam), 0]
+    if all(stays(exam, ends[0], *pair) for pair in zip(flows, tokens)):
+        title = "Weights are computed, and no token hears another by them"
+        evidence = "past the product with the values a changed token moves itself only"
+        fix = "sum over the keys: the values' token letter is that of the keys"
+        yield found("head split/merge", "fault", title, evidence, fix, ends[0].row)
+
+
+def stays(exam, step, flow, token) -> bool:
+    """Say whether another token in sample 0 moves its own place alone in a step."""
+    if not alike(exam.flow, flow):
+        return False
+    where = pins(differ(step.value, flow.steps[step.index].value))
+    lengths = {axis: step.value.shape[axis] for axis in where}
+    n_tokens = exam.sequence.n_tokens
+    return any(where[a] == token and n == n_tokens for a, n in lengths.items())
+
+
+@probe("run", "numbers", "sequence", "attentions", "batch")
+def scrambled_split(exam):
+    """Does each head hold whole tokens after the split?"""
+    first = meeting(exam)
+    if first is None or first.guilty is None:
+        return
+    step, severity = first.guilty, "fault"
+    if step.op in STATISTICS:
+        kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
+        fix = "take mean and variance over the last axis only"
+        severity = "warning" if exam.pads is None else "fault"
+    elif step.op not in REARRANGES:
+        return
+    elif first.projected:
+        kind, title = "head split/merge", "The split into heads mixes tokens"
+        fix = "view(B, T, H, K).transpose(1, 2): split the last axis, then move it"
+    else:
+        kind, title = "batch/sequence layout", "A reshape mixes samples and tokens"
+        fix = "move axes with transpose or permute, not with view or reshape"
+    evidence = f"one changed token was one row before {step.op} {size(step.inputs[0])} "
+    evidence += f"-> {size(step.outputs[0])}, and is spread over several rows after it"
+    yield found(kind, severity, title, evidence, fix, step.row)
+
+
+STATISTICS = set("mean var std var_mean std_mean layer_norm instance_norm".split())
+STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
+
+
+@probe("run", "numbers", "samples", "output")
+def samples_heard(exam):
+    """Does the output have an entry for each sample, made from that sample?"""
+    kind, seq, shape = "batch/sequence layout", exam.samples, exam.output.shape
+    known = exam.has(kind, "nan / precision")
+    known |= exam.has(kind, "train/eval and fast path", severity="warning")
+    if known or not exam.attentions:
+        return
+    if exam.sequence and seq.n_samples not in shape and seq.n_tokens in shape[:1]:
+        title = "The output has an entry for each token and none for each sample"
+        evidence = f"{size(seq.tensor)} goes in, {size(exam.output)} comes out"
+        fix = "pool over the axis of tokens, not over the batch"
+        yield found(kind, "fault", title, evidence, fix)
+        return
+    swap = exam.changed_at(seq.n_samples - 1)
+    after = exam.run(swap) if exam.is_change(swap) else None
+    before = exam.run() or []
+    if after is not None and all(map(torch.equal, before, after)):
+        title = "The last sample has no part in any output"
+        evidence = "other content of it changes nothing"
+        fix = "read along the axis of tokens: x[:, 0], not x[0]"
+        yield found(kind, "fault", title, evidence, fix)
+
+
+@probe("run", "numbers", "sequence", "output", costly=True)
+def batch_of_one(exam):
+    """Does the output keep its axes when the batch is one sample, or two?"""
+    seq, swap = exam.sequence, {}
+    for tensor in exam.tensors if seq.batch is not None else ():
+        if tensor.dim() > seq.batch and tensor.shape[seq.batch] == seq.n_samples:
+            one = tensor.narrow(seq.batch, 0, 1)
+            swap[tensor] = (
+                one if seq.n_samples > 1 else torch.cat([one, one], seq.batch)
+            )
+    other = exam.run(swap) if swap else None
+    if other and other[0].dim() != exam.output.dim():
+        title = "A batch of one sample loses its axis"
+        few, many = sorted([other[0], exam.output], key=Tensor.dim)
+        evidence = f"one sample gives {size(few)}, several give {size(many)}"
+        kind, fix = "batch/sequence layout", "squeeze(1), or x[:, 0], and not squeeze()"
+        yield found(kind, "fault", title, evidence, fix)
+
+
+@probe("run", "sequence", "attentions")
+def features_pooled(exam):
+    """Does pooling run over tokens, and not over features?"""
+    n_tokens, last = exam.sequence.n_tokens, max(a.mix.index for a in exam.attentions)
+    for step in exam.flow.steps[last:]:
+        pools = step.op in ("mean", "sum", "amax", "max") and step.inputs[0].dim() == 3
+        if not pools or step.value.shape != step.inputs[0].shape[:2]:
+            continue
+        users = exam.flow.users(step.outputs[0], step.index)
+        maps = [u for u in users if u.op == "linear"]
+        if any(user.inputs[1].shape[-1] == n_tokens for user in maps):
+            title = "Pooling averages features and keeps tokens"
+            evidence = f"{size(step.inputs[0])} -> {size(step.outputs[0])}: one number "
+            evidence += "a token is left, and the next map only fits this length"
+            kind, fix = "batch/sequence layout", "pool over the tokens: x.mean(1)"
+            yield found(kind, "fault", title, evidence, fix, step.row)
+            return
+
+
+@probe("run", "numbers", "samples", "output", costly=True)
+def samples_apart(exam):
+    """Is each sample's output independent of the other samples?"""
+    if exam.has("batch/sequence layout", "head split/merge", "nan / precision"):
+        return
+    if exam.has("batch/sequence layout", severity="warning"):
+        return
+    for what, swap in other_samples(exam):
+        leak = leak_between_samples(exam, swap)
+        if not leak:
+            continue
+        step, far = leak
+        kind, title, fix = explain_leak(exam, what, step)
+        evidence = f"a change of sample 0 moves other samples' outputs by {far:.3g}"
+        row = step.row if step is not None else None
+        yield found(kind, "fault", title, evidence, fix, row)
+        return
+
+
+def explain_leak(exam, what, step) -> tuple[str, str, str]:
+    """Name how samples meet, by the step that first carries it: (kind, title, fix)."""
+    kind, title = "batch/sequence layout", "Samples of a batch see each other"
+    fix = "keep the batch axis apart: no reshape or mean across it"
+    if what == "mask":
+        kind, title = "mask axis/shape", "A sample's mask acts on other samples"
+        fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
+    elif step is not None and step.op in ("batch_norm", "instance_norm"):
+        kind, title = "norm / residual / FFN", "A norm mixes samples"
+        fix = "use nn.LayerNorm"
+    elif step is not None and step.op in REARRANGES and of_heads(exam, step):
+        kind, title = "head split/merge", "The merge of the heads mixes samples"
+        fix = "permute to (B, T, H, K) before the reshape to (B, T, D)"
+    return kind, title, fix
+
+
+def of_heads(exam, step) -> bool:
+    """Say whether a step rearranges what attention returned, before anything else."""
+    mixes = [a.mix for a in exam.attentions]
+    path = exam.flow.back(step.inputs[0], step.index, lambda s: s in mixes)
+    return path is not None

@@ -1,0 +1,229 @@
+"""Probes of the parts: what is registered, what is shared, what is used."""
+
+from torch import nn
+
+from ...tracer.axis_names import tensors_in
+from ..evidence.residual_stream import in_feed_forward, is_table_sum, unused_steps
+from ..evidence.side_effects import gradients, parameters_replaced
+from ..evidence.tensor_flow import memory
+from ..exam import Finding
+from .kit import found, probe, size
+
+# --- what belongs to the module ------------------------------------------------------
+
+
+@probe("root")
+def modules_in_lists(exam):
+    """Are all parts registered, so that they are trained, saved and moved?"""
+    registered = {id(m) for m in exam.root.modules()}
+    lost = [(p, m) for p, m in exam.modules if id(m) not in registered]
+    lost = [(p, m) for p, m in lost if list(m.parameters())]
+    if lost:
+        count = sum(p.numel() for p in {p for _, m in lost for p in m.parameters()})
+        own = sum(p.numel() for p in exam.root.parameters())
+        names = ", ".join(path for path, _ in lost[:3])
+        title = f"Parts hang in plain Python attributes: {names}"
+        evidence = f"{count:,} parameters are missing among the {own:,} of parameters()"
+        fix = "hold them in an nn.ModuleList or nn.ModuleDict"
+        yield found("registration / sharing", "fault", title, evidence, fix)
+
+
+@probe("run", "root")
+def strangers(exam):
+    """Do only parts of this module run?"""
+    if exam.has("registration / sharing"):
+        return
+    own = {id(p) for p in exam.root.parameters()}
+    for step in exam.flow.steps:
+        for tensor in step.inputs:
+            leaf = isinstance(tensor, nn.Parameter) and tensor.is_leaf
+            if leaf and id(tensor) not in own:
+                title = "A parameter runs that is not one of this module's"
+                evidence = f"{size(tensor)} is used, but missing in parameters()"
+                fix = "create it in __init__ as an attribute, and use that attribute"
+                kind = "registration / sharing"
+                yield found(kind, "fault", title, evidence, fix, step.row)
+                return
+
+
+@probe("root", "numbers", costly=True)
+def parameters_made_anew(exam):
+    """Do the parameters stay the same objects from call to call?"""
+    lost = parameters_replaced(exam)
+    if lost:
+        title = f"forward replaces the parameter {lost[0]}"
+        evidence = (
+            f"{len(lost)} parameters are other objects after a call: an optimiser "
+        )
+        evidence += "would train the old ones"
+        fix = "create parameters in __init__"
+        yield found("registration / sharing", "fault", title, evidence, fix)
+
+
+@probe("root")
+def plain_tensors(exam):
+    """Do all tensors move and save with the module?"""
+    registered = {id(t) for t in [*exam.root.parameters(), *exam.root.buffers()]}
+    used = {memory(t) for s in exam.flow.steps for t in s.inputs}
+    for path, module in exam.modules:
+        for name, value in list(vars(module).items()):
+            if name.startswith("_") and name in ("_parameters", "_buffers", "_modules"):
+                continue
+            for tensor in tensors_in(value):
+                if id(tensor) in registered or memory(tensor) not in used:
+                    continue
+                trained = isinstance(tensor, nn.Parameter) or tensor.requires_grad
+                title = f"{path + '.' * bool(path)}{name} is a plain tensor attribute"
+                evidence = f"{size(tensor)} is used, but .to() and state_dict() miss it"
+                fix = "self.register_buffer(...), or an nn.Parameter if it is trained"
+                severity = "fault" if trained else "warning"
+                yield found("registration / sharing", severity, title, evidence, fix)
+
+
+@probe("root")
+def repeated_objects(exam):
+    """Are the layers of a list different layers?"""
+    for path, module in exam.modules:
+        if not isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
+            continue
+        parts = [p for p in module._modules.values() if p is not None]
+        parts = [p for p in parts if list(p.parameters())]
+        if len({id(p) for p in parts}) < len(parts):
+            numbers = [p.numel() for p in parts[0].parameters()]
+            title = f"{path or 'The list'} holds the same object more than once"
+            evidence = f"{len(parts)} names, {len({id(p) for p in parts})} objects: "
+            evidence += f"{sum(numbers):,} parameters do the work of all"
+            fix = "[Layer() for _ in range(n)], not [layer] * n"
+            yield found("registration / sharing", "fault", title, evidence, fix)
+
+
+@probe("root", "numbers")
+def cloned_values(exam):
+    """Do layers start with different numbers?"""
+    alike = {}
+    for name, parameter in exam.root.named_parameters():
+        if parameter.dim() > 1 and parameter.numel() > 3 and parameter.std() > 0:
+            values = parameter.detach().double()
+            key = (
+                tuple(parameter.shape),
+                values.sum().item(),
+                values.square().sum().item(),
+            )
+            alike.setdefault(key, []).append(name)
+    copies = [names for names in alike.values() if len(names) > 1]
+    if copies:
+        title = f"{len(copies)} matrices start as bit for bit copies of others"
+        evidence = f"{copies[0][0]} equals {', '.join(copies[0][1:3])}"
+        fix = "initialise the matrices again after building, or share one object"
+        yield found("registration / sharing", "warning", title, evidence, fix)
+
+
+# --- what is used --------------------------------------------------------------------
+
+
+@probe("run", "root", "numbers", "output")
+def unused_parameters(exam):
+    """Does every parameter reach the output?"""
+    if gradients(exam).error or exam.has("registration / sharing"):
+        return
+    names = gradients(exam).unused
+    if not names or all(g is None for g in gradients(exam).by_name.values()):
+        return
+    cut = cut_gradient(exam, names)
+    if cut is not None:
+        yield cut
+        return
+    module = names[0].rpartition(".")[0]
+    kind = kind_of_unused(exam, names)
+    doubles = twice_called(exam, module)
+    title = f"{module or names[0]} is registered but has no part in the output"
+    evidence = f"no gradient reaches {', '.join(names[:4])}" + ", ..." * (
+        len(names) > 4
+    )
+    evidence += f"; {doubles} runs twice" if doubles else ""
+    severity = "fault" if doubles else "warning"
+    if (whole := idle_part(exam, names)) is not None:
+        kind = "registration / sharing"
+        title = f"{whole} is registered and never runs: something else runs instead"
+    yield found(kind, severity, title, evidence, "use it in forward, or remove it")
+
+
+def cut_gradient(exam, names) -> Finding | None:
+    """Tell of parameters that are used, but behind a step that stops gradients."""
+    used = {id(t) for s in exam.flow.steps for t in s.inputs}
+    named, reached = dict(exam.root.named_parameters()), exam.flow.reached()
+    stops = [s for s in exam.flow.steps if s.op in ("detach", "argmax", "round")]
+    stops = [s for s in stops if s.index in reached]
+    if not stops or not any(id(named[name]) in used for name in names):
+        return None
+    title = f"{stops[0].op} stops the gradient of what comes before it"
+    evidence = f"no gradient reaches {', '.join(names[:4])}, though they are used"
+    kind, fix = "loss and training", "take it out of the way from input to output"
+    return found(kind, "fault", title, evidence, fix, stops[0].row)
+
+
+def idle_part(exam, names) -> str | None:
+    """Return the path of an attention or a layer of which nothing at all is used."""
+    idle, parts = set(names), dict(exam.modules)
+    path = names[0].rpartition(".")[0].rpartition(".")[0]
+    own = [f"{path}.{name}" for name, _ in parts[path].named_parameters()]
+    several = len(list(parts[path].children())) > 1
+    return path if path and several and idle.issuperset(own) else None
+
+
+def twice_called(exam, module) -> str:
+    """Return the sibling of an idle layer that runs twice: a slip of the pen."""
+    count = {}
+    for step in exam.flow.steps:
+        if step.op == "linear" and not step.row.depth:
+            count[step.row.module] = count.get(step.row.module, 0) + 1
+    parent = module.rpartition(".")[0]
+    twice = [m for m, n in count.items() if n > 1 and m.rpartition(".")[0] == parent]
+    calls = min(count.values(), default=0)
+    return next((m for m in twice if count[m] > calls), "")
+
+
+def kind_of_unused(exam, names) -> str:
+    parts = dict(exam.modules)
+    owner = parts.get(names[0].rpartition(".")[0])
+    parameter = dict(exam.root.named_parameters())[names[0]]
+    if isinstance(owner, nn.MultiheadAttention):
+        return "registration / sharing"
+    if isinstance(owner, nn.Linear):
+        return "projections"
+    if isinstance(owner, nn.Embedding) or parameter.squeeze().dim() >= 2:
+        return "positional encoding"
+    if parameter.dim() > 1:  # one vector, held as a token
+        return "registration / sharing"
+    return "norm / residual / FFN"
+
+
+DISCARDED = {
+    "masked_fill": "mask meaning",
+    "layer_norm": "norm / residual / FFN",
+    "add": "norm / residual / FFN",
+    "transpose": "batch/sequence layout",
+    "permute": "batch/sequence layout",
+    "dropout": "train/eval and fast path",
+    "relu": "norm / residual / FFN",
+    "gelu": "norm / residual / FFN",
+    "linear": "norm / residual / FFN",
+}
+
+
+@probe("run", "output")
+def discarded_results(exam):
+    """Is everything that is computed used?"""
+    for step in unused_steps(exam):
+        kind = DISCARDED.get(step.op)
+        if kind is None:
+            continue
+        if step.op == "add" and is_table_sum(exam, step):
+            kind = "positional encoding"
+        if step.op == "linear" and not in_feed_forward(exam, step):
+            kind = "projections"
+        title = f"The result of {step.op} is thrown away"
+        evidence = f"{size(step.outputs[0])} is computed, and nothing uses it"
+        fix = "assign it: x = ..."
+        yield found(kind, "fault", title, evidence, fix, step.row)
+        return

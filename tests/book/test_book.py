@@ -1,0 +1,332 @@
+"""Promises about the built book and the files around it, checked without a browser."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
+
+import buttons
+import nbformat
+import pytest
+import yaml
+from axis_role import axis_role
+from bs4 import BeautifulSoup
+from conftest import CHAPTERS, PAGES, ROOT
+from docutils import nodes
+from docutils.core import publish_doctree
+from docutils.parsers.rst import roles
+from notebooks import code_cells
+from standalone import needed, setup_cell, standalone
+from standalone import point_buttons as point_to_copy
+
+each_page = pytest.mark.parametrize("name", PAGES)
+
+
+def soup(book, name):
+    return BeautifulSoup((book / name).read_text(encoding="utf-8"), "html.parser")
+
+
+# Pages
+
+
+@each_page
+def test_a_page_names_nothing_to_load_from_elsewhere(book, name):
+    page = soup(book, name)
+    loaded = [tag.get("src") for tag in page.select("[src]")]
+    loaded += [tag.get("href") for tag in page.select("link[rel~=stylesheet]")]
+    assert [url for url in loaded if url and urlsplit(url).netloc] == []
+
+
+@each_page
+def test_every_link_within_the_book_arrives(book, name):
+    dead = []
+    for link in soup(book, name).select("main [href], nav [href]"):
+        url = urlsplit(link["href"])
+        if url.scheme or url.netloc:
+            continue
+        target = (book / name).parent / unquote(url.path) if url.path else book / name
+        if not target.is_file() or not has_anchor(target, url.fragment):
+            dead.append(link["href"])
+    assert dead == []
+
+
+def has_anchor(target, fragment):
+    if target.suffix != ".html" or not fragment:
+        return True
+    html = target.read_text(encoding="utf-8")
+    return f'id="{unquote(fragment)}"' in html
+
+
+@each_page
+def test_every_picture_says_what_it_shows(book, name):
+    main = soup(book, name).select_one("main")
+    assert [img["src"] for img in main.select("img:not([alt])")] == []
+    unnamed = [svg for svg in main.select("svg[role]") if not svg.get("aria-label")]
+    assert unnamed == []
+
+
+@each_page
+def test_a_page_knows_its_language_and_has_one_title(book, name):
+    page = soup(book, name)
+    assert page.html["lang"] == "en"
+    assert len(page.select("main article h1")) == 1
+
+
+def test_the_front_page_leads_to_the_first_page(book):
+    assert f"url={PAGES[0]}" in (book / "index.html").read_text()
+
+
+def test_the_book_is_small_enough_to_carry(book):
+    size = sum(path.stat().st_size for path in book.rglob("*") if path.is_file())
+    assert size < 20e6
+
+
+# The role for letters of axes
+
+
+def letters(text):
+    """Return what the role makes of a text, parsed as a page of its own."""
+    roles.register_local_role("axis", axis_role)
+    settings = {"report_level": 5, "halt_level": 5}
+    return publish_doctree(f":axis:`{text}`", settings_overrides=settings)
+
+
+def test_letters_of_axes_carry_the_class_of_their_colour():
+    tree = letters("B,T,D")
+    classes = [letter["classes"] for letter in tree.findall(nodes.inline)]
+    assert classes == [["axis-B"], ["axis-T"], ["axis-D"]]
+    assert tree.astext() == "B, T, D"
+
+
+@pytest.mark.parametrize("text", ["X", "BT", "b", "B,,T"])
+def test_an_unknown_axis_is_an_error_of_the_build(text):
+    assert "problematic" in str(letters(text))
+
+
+# Buttons
+
+
+def options(monkeypatch, name):
+    """Return the theme options that a build with this GITHUB_REPOSITORY gets."""
+    monkeypatch.setenv("GITHUB_REPOSITORY", name)
+    theme = {"launch_buttons": {"binderhub_url": "https://mybinder.org"}}
+    config = SimpleNamespace(html_theme_options=theme)
+    buttons.point_buttons(SimpleNamespace(confdir="/"), config)
+    return theme
+
+
+def test_the_buttons_of_a_fork_point_at_the_fork(monkeypatch):
+    theme = options(monkeypatch, "someone/fork")
+    assert theme["repository_url"] == "https://github.com/someone/fork"
+    assert theme["use_issues_button"] and theme["launch_buttons"]
+
+
+def test_without_a_repository_no_button_is_dead(monkeypatch):
+    theme = options(monkeypatch, "")
+    assert theme["repository_url"] == "" and theme["launch_buttons"] == {}
+    assert not any(theme[f"use_{name}_button"] for name in ("issues", "edit_page"))
+
+
+@pytest.mark.parametrize(
+    ("remote", "url"),
+    [
+        ("git@github.com:ada/book.git\n", "https://github.com/ada/book"),
+        ("https://github.com/ada/book", "https://github.com/ada/book"),
+        ("https://github.com/ada/book.js.git", "https://github.com/ada/book.js"),
+        ("https://example.org/ada/book.git", None),
+        ("/srv/git/book", None),
+        ("", None),
+    ],
+)
+def test_only_a_remote_on_github_gives_buttons(remote, url):
+    assert buttons.github_url(remote) == url
+
+
+# Stand-alone copies
+
+
+def run_copy(source, folder):
+    """Run a setup cell in an empty folder, then use code, script and weights of it."""
+    program = f"{source}\nimport encoder, views, lab\nprint(encoder.__file__)"
+    return subprocess.run(
+        [sys.executable, "-"],
+        input=program,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests/offline")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_copy_differs_from_its_chapter_in_the_setup_cell_alone(tmp_path):
+    for path in CHAPTERS:
+        chapter = nbformat.read(path, as_version=4)
+        copy = standalone(path, tmp_path)
+        changed = [a.source for a, b in zip(chapter.cells, copy.cells) if a != b]
+        assert changed == [code_cells(path)[0].source]
+
+
+def test_a_copy_brings_its_code_anywhere_and_runs_twice(tmp_path):
+    source = setup_cell(ROOT / "code", "import lab")
+    result = run_copy(f"{source}\n{source}", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "encoder-book-" in result.stdout.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_newer_copy_beats_the_one_that_ran_before(tmp_path):
+    shutil.copytree(ROOT / "code", tmp_path / "old")
+    (tmp_path / "old/encoder.py").write_text("old = True\n")
+    old = setup_cell(tmp_path / "old", "import lab")
+    new = setup_cell(ROOT / "code", "import lab")
+    program = f"{old}\nimport encoder\n{new}\nimport encoder\nencoder.attention"
+    assert run_copy(program, tmp_path).returncode == 0
+
+
+def test_a_copy_carries_the_tools_and_what_its_cells_ask_for():
+    bare = {path.name for path in needed(ROOT / "code", "")}
+    assert {"encoder.py", "tracer.py", "doctor.py", "views.py"} <= bare
+    assert {"shape_tracer.js", "shape_math.js", "axes.css"} <= bare
+    assert not {"train.py", "pitfalls.py", "workbook.py"} & bare
+    more = {path.name for path in needed(ROOT / "code", "from exercises import check")}
+    assert {"exercises.py", "workbook.py"} <= more - bare
+
+
+def test_the_same_code_gives_the_same_copy():
+    assert setup_cell(ROOT / "code") == setup_cell(ROOT / "code")
+
+
+def test_the_download_button_of_a_chapter_gives_its_copy(book):
+    for path in [path for path in CHAPTERS if path.stem != "ledger"]:
+        page = soup(book, f"chapters/{path.stem}.html")
+        button = page.select_one("a.btn-download-source-button")
+        assert button["href"] == f"../standalone/{path.stem}.ipynb"
+        assert (book / "standalone" / path.name).is_file()
+
+
+def test_the_ledger_reads_the_whole_book_and_offers_no_lone_copy(book):
+    page = soup(book, "chapters/ledger.html")
+    assert page.select("a.btn-download-source-button") == []
+    assert not (book / "standalone/ledger.ipynb").exists()
+
+
+def test_the_colab_button_of_a_fork_opens_the_copy_that_the_fork_published():
+    theme = {"repository_url": "https://github.com/ada/fork"}
+    environment = SimpleNamespace(
+        found_docs={"chapters/a"}, doc2path=lambda name: f"{name}.ipynb"
+    )
+    app = SimpleNamespace(
+        env=environment, config=SimpleNamespace(html_theme_options=theme)
+    )
+    launch = {"label": "launch-buttons", "buttons": []}
+    context = {"header_buttons": [launch], "pathto": None}
+    point_to_copy(app, "chapters/a", "page.html", context, None)
+    assert [button["url"] for button in launch["buttons"]] == [
+        "https://colab.research.google.com/github/ada/fork/blob/gh-pages/"
+        "standalone/a.ipynb"
+    ]
+
+
+# The files around the book
+
+
+def test_the_readme_lists_every_page_but_solutions_and_stays_short():
+    readme = (ROOT / "README.md").read_text()
+    listed = re.findall(r"^\| \[.*?\]\((chapters/\w+)\.\w+\)", readme, re.MULTILINE)
+    pages = [name.removesuffix(".html") for name in PAGES]
+    assert listed == [name for name in pages if "solutions" not in name]
+    assert len(readme.splitlines()) <= 80
+    assert len((ROOT / ".github/CONTRIBUTING.md").read_text().splitlines()) <= 80
+
+
+def test_the_raw_commands_of_the_readme_are_those_of_make():
+    readme, makefile = ((ROOT / name).read_text() for name in ("README.md", "Makefile"))
+    for words in ("-W -n --keep-going", "--nbval-sanitize-with tests/nbval.cfg"):
+        assert words in readme and words in makefile
+
+
+def test_binder_gets_the_versions_that_are_tested():
+    pins = re.compile(r"^([\w-]+==[\w.]+)", re.MULTILINE)
+    binder = pins.findall((ROOT / ".binder/requirements.txt").read_text())
+    reader = (ROOT / "requirements.txt").read_text().split("\n\n")[2]
+    assert binder == pins.findall(reader)
+
+
+def test_every_direct_dependency_is_pinned():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    assert all(re.match(r"[\w-]+==[\w.]+(\s+#.*)?$", line) for line in wanted), wanted
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")))
+def test_a_workflow_calls_only_targets_that_make_has(path):
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    jobs = yaml.safe_load(path.read_text())["jobs"].values()
+    steps = [step.get("run", "") for job in jobs for step in job["steps"]]
+    called = re.findall(r"^make ([\w-]+)", "\n".join(steps), re.MULTILINE)
+    assert set(called) <= set(targets)
+
+
+def test_an_old_python_is_told_in_one_sentence(tmp_path):
+    python = tmp_path / "python3.9"
+    python.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1 || exit 1\n'
+    )
+    python.chmod(0o755)
+    command = ["make", "-s", "html", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "needs Python 3.11, 3.12 or 3.13;" in result.stderr
+    assert "is Python 3.9.1." in result.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+# Storing outputs
+
+
+def notebook(path, source):
+    cells = [nbformat.v4.new_code_cell(source)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+
+
+def store(path):
+    command = [sys.executable, ROOT / "tools/execute.py", path]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_execute_stores_outputs_and_nothing_that_changes_from_run_to_run(tmp_path):
+    path = tmp_path / "a.ipynb"
+    notebook(path, "print(1)\nprint(2)\n3")
+    assert store(path).returncode == 0
+    first = path.read_bytes()
+    assert b'"text/plain": [\n' in first and b"execution" in first
+    assert store(path).returncode == 0
+    assert path.read_bytes() == first
+
+
+def test_a_notebook_that_fails_is_left_as_it_was(tmp_path):
+    path = tmp_path / "a.ipynb"
+    notebook(path, "1 / 0")
+    before = path.read_bytes()
+    result = store(path)
+    assert result.returncode == 1 and "left as it was" in result.stderr
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_notebook_is_left_as_it_was(tmp_path):
+    path, started = tmp_path / "a.ipynb", tmp_path / "started"
+    notebook(path, f"import time\nopen({str(started)!r}, 'w')\ntime.sleep(600)")
+    before = path.read_bytes()
+    command = [sys.executable, ROOT / "tools/execute.py", path]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not started.exists() and running.poll() is None:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    assert "Interrupted: " in running.communicate(timeout=60)[1]
+    assert running.returncode == 1
+    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}

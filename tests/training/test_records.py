@@ -1,0 +1,110 @@
+"""Promises of the recorded trainings: complete, and what a run gives again."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from book.experiments import trainings as records
+
+STORED = records.load()
+INF = math.inf
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the command does: on a busy machine two threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_setting_was_recorded_once():
+    assert set(STORED["parts"]) == set(product(records.PARTS, records.PART_SEEDS))
+    settings = product(records.STACKS, records.DEPTHS, records.RATES, records.WARMUPS)
+    assert set(STORED["stacks"]) == set(settings)
+    counts = {len(losses) for losses, _ in STORED["parts"].values()}
+    assert counts == {records.PART_STEPS // records.PART_MEAN}
+    counts = {len(losses) for losses in STORED["stacks"].values()}
+    assert counts == {records.STACK_STEPS // records.STACK_MEAN}
+
+
+@pytest.mark.parametrize("kind", ["Post-LN", "Pre-LN"])
+def test_a_stack_run_again_gives_its_record(kind):
+    """Step by step at first; later rounding may part two machines, not the result."""
+    told = records.record_stack(kind, 6, 3e-3, 0)["losses"]
+    stored = STORED["stacks"][kind, 6, 3e-3, 0]
+    torch.testing.assert_close(told[:5], stored[:5], rtol=0.02, atol=0.01)
+    assert max(told[-1], stored[-1]) < 0.1
+
+
+def test_a_stack_without_norm_starts_as_high_and_ends_as_low_as_recorded():
+    """What it does between is too wild to be the same on every processor."""
+    told = records.record_stack("no norm", 6, 3e-3, 0)["losses"]
+    stored = STORED["stacks"]["no norm", 6, 3e-3, 0]
+    assert min(told[0], stored[0]) > 8 and max(told[-1], stored[-1]) < 0.1
+
+
+def test_a_changed_encoder_run_again_gives_its_record():
+    told = records.record_part("no feed-forward", 7)
+    losses, accuracy = STORED["parts"]["no feed-forward", 7]
+    torch.testing.assert_close(told["losses"][:4], losses[:4], rtol=0.02, atol=0.01)
+    falls = [sum(loss > 0.4 for loss in run) for run in (told["losses"], losses)]
+    assert abs(falls[0] - falls[1]) <= 1  # within 20 steps
+    assert min(told["accuracy"], accuracy) > 0.95 and told["losses"][-1] < 0.1
+
+
+def test_a_stack_that_explodes_is_stopped_and_recorded_as_nan():
+    losses = records.run_stack("no norm", 24, 3e-3, 0)
+    assert len(losses) < 5 and not math.isfinite(losses[-1])
+    assert math.isnan(STORED["stacks"]["no norm", 24, 3e-3, 0][-1])
+
+
+@pytest.mark.parametrize(
+    "losses, means",
+    [
+        ([1, 3, 5, 7], [2, 6]),
+        ([1, 3, 5, math.nan], [2, 5]),
+        ([1, INF], [1, None]),
+        ([math.nan], [None, None]),
+    ],
+)
+def test_means_end_where_the_losses_do(losses, means):
+    assert records.thinned(losses, steps=4, every=2) == means
+
+
+def test_what_is_stored_is_what_is_loaded(tmp_path):
+    part = {"part": "as it is", "seed": 7, "accuracy": 0.9, "losses": [0.5, 0.25]}
+    stack = {"kind": "Pre-LN", "layers": 6, "rate": 1e-3, "warmup": 0}
+    path = tmp_path / "records.json"
+    records.store([part], [stack | {"losses": [2.0, None]}], path)
+    told = records.load(path)
+    assert told["parts"] == {("as it is", 7): ([0.5, 0.25], 0.9)}
+    (losses,) = told["stacks"].values()
+    assert losses[0] == 2 and math.isnan(losses[1])
+
+
+def test_the_changed_attentions_are_what_they_are_called():
+    query, key, value = torch.randn(3, 2, 3, 5, 7)
+    blocked = torch.zeros(1, 1, 5, dtype=torch.bool)
+    inputs = query, key, value, blocked, True
+    _, weights = records.over_queries(*inputs)
+    torch.testing.assert_close(weights.sum(dim=-2), torch.ones(2, 3, 5))
+    _, weights = records.without_softmax(*inputs)
+    torch.testing.assert_close(weights, query @ key.mT / 7**0.5)
+    _, weights = records.without_scale(*inputs)
+    torch.testing.assert_close(weights, (query @ key.mT).softmax(dim=-1))
+
+
+def test_every_part_changes_what_it_says_and_still_runs():
+    """Each change moves the output of the very same encoder, but for "no warm-up"."""
+    ids = torch.arange(1, 11)[None]
+    outs = {}
+    for part, change in records.PARTS.items():
+        torch.manual_seed(0)
+        encoder = records.TransformerEncoder(32, **records.PART_SIZES, max_length=12)
+        change(encoder)
+        outs[part], _ = encoder.eval()(ids, ids == 0)
+    same = {part for part, out in outs.items() if torch.equal(out, outs["as it is"])}
+    assert same == {"as it is", "no warm-up"}

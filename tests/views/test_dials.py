@@ -1,0 +1,388 @@
+"""Promises of the views of chapters 1 and 2: two square roots, the order of words."""
+
+import math
+import re
+
+import anywidget
+import numpy as np
+import pytest
+import torch
+from book.views import InitDial, ScaleDial, WordOrder
+from conftest import violations
+from encoder import sinusoidal_positions
+
+WORDS = "the dog saw the cat".split()
+WIDTHS = [16, 64, 512]
+QUERY = np.array([[0.0, 0, 2, 0], [2, 1, 0, 0], [1, 0, 1, 0]])
+KEY = np.array([[2.0, 0, 0, 1], [0, 0, 2, 0], [0, 2, 0, 1]])
+COLUMNS = ["animal", "drink", "action", "thing"]
+
+
+def drawn(scale):
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(50, d, generator=generator) * scale(d) for d in WIDTHS]
+
+
+TABLES = {"large": drawn(lambda d: 1.0), "right": drawn(lambda d: d**-0.5)}
+PLACES = [sinusoidal_positions(5, width) for width in WIDTHS]
+
+
+def init_dial(**options):
+    return InitDial(TABLES, PLACES, WORDS, **options)
+
+
+def word_order(**options):
+    vectors = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
+    return WordOrder(WORDS, vectors[[0, 1, 2, 0, 3]], PLACES[0][:, :6], **options)
+
+
+def scale_dial(**options):
+    return ScaleDial(QUERY, KEY, ["cat", "drinks", "milk"], COLUMNS, **options)
+
+
+VIEWS = [init_dial, word_order, scale_dial]
+
+
+# --- Python --------------------------------------------------------------------------
+
+
+def test_the_views_say_what_they_hold_and_stay_small():
+    assert repr(init_dial()) == "InitDial(2 initialisations, D = 16 to 512)"
+    assert repr(word_order()) == "WordOrder(the dog saw the cat)"
+    assert repr(scale_dial(cell=(1, 0))) == "ScaleDial(drinks asks cat, divided by 2)"
+    for make in VIEWS:
+        html = make().html()
+        assert html == make().html() and len(html) < 25_000
+        elsewhere = html.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"\sid=|https?:|\bsrc=", elsewhere)
+
+
+@pytest.mark.parametrize("make", VIEWS)
+def test_a_live_view_has_its_state_as_traits(make):
+    view = make()
+    widget = view.live()
+    for name, value in view.state.items():
+        assert not hasattr(anywidget.AnyWidget, name)
+        assert getattr(widget, name) == value
+
+
+def test_the_dial_measures_whole_tables_and_draws_the_words_rows():
+    state = init_dial().state
+    for measured, table in zip(state["rms"][1], TABLES["right"]):
+        assert measured == pytest.approx(table.pow(2).mean().sqrt().item(), rel=1e-3)
+    assert state["place_rms"] == [0.7071] * 3
+    assert state["row_of"] == [0, 1, 2, 0, 3]
+    row, fast = state["words"][0][2][1], TABLES["large"][2][1]
+    np.testing.assert_allclose([row[0], row[1], row[-1]], fast[[0, 1, 511]], rtol=5e-3)
+    assert [len(line) for line in state["places"][0]] == [16] * 5
+
+
+def test_the_still_dial_tells_the_ratios():
+    wanted = TABLES["right"][2].pow(2).mean().sqrt().item() * math.sqrt(2)
+    cell = f"<td>{wanted:.2g} → {wanted * math.sqrt(512):.2g}</td>"
+    assert cell in init_dial().still()
+
+
+def test_the_still_order_counts_the_rows_that_are_new():
+    still = word_order().still()
+    assert "without positions 0 of 5, with positions 4 of 5" in still
+
+
+def test_the_still_scale_shows_torchs_weights():
+    scores = torch.tensor(QUERY[1] @ KEY.T)
+    still = scale_dial(cell=(1, 0)).still()
+    for divisor in (0.5, 2, 8):
+        for weight in (scores / divisor).softmax(dim=-1).tolist():
+            assert f">{weight:.2f}</td>" in still
+
+
+REFUSED = {
+    "width": (lambda: init_dial(d_model=32), r"one of \[16, 64, 512\], got 32"),
+    "init": (lambda: init_dial(init=2), "init must lie in -2..1, got 2"),
+    "widths": (
+        lambda: InitDial({"a": drawn(abs)[:2]}, PLACES, WORDS),
+        r"'a' must have widths \[16, 64, 512\], got \[16, 64\]",
+    ),
+    "few rows": (
+        lambda: InitDial({"a": [t[:3] for t in drawn(abs)]}, PLACES, WORDS),
+        "a row for each of",
+    ),
+    "places": (
+        lambda: InitDial(TABLES, PLACES, WORDS[:4]),
+        r"places must have 4 rows, as tokens, got \[5, 5, 5\]",
+    ),
+    "order": (
+        lambda: WordOrder(WORDS, np.ones((5, 2)), np.ones((5, 3))),
+        r"two arrays \(5, n\).* got \(5, 2\), \(5, 3\)",
+    ),
+    "key": (
+        lambda: ScaleDial(QUERY, KEY[:2], ["a", "b", "c"]),
+        r"key must be \(T, K\) = \(3, 4\), got \(2, 4\)",
+    ),
+    "divisor": (lambda: scale_dial(divisor=0), "lie in 0.25..32, got 0"),
+    "cell": (lambda: scale_dial(cell=(0, 3)), "cell must lie in -3..2, got 3"),
+}
+
+
+@pytest.mark.parametrize("make, says", REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused_in_words(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+# --- The mathematics of the page -----------------------------------------------------
+
+
+def test_the_share_of_the_word_is_that_of_a_measured_sum(js):
+    words, places = TABLES["large"][2] / 2, sinusoidal_positions(50, 512)
+    total = (words + places).pow(2).sum()
+    share = js("init_dial.js", "return module.wordShare(...data)", [0.5, 0.5**0.5])
+    assert share == pytest.approx((words.pow(2).sum() / total).item(), abs=0.02)
+
+
+def test_sizes_are_multiplied_by_the_root_and_told_in_words(js):
+    body = "return [module.scaled(...data), module.scaled(0.02, 512, false)]"
+    np.testing.assert_allclose(
+        js("init_dial.js", body, [0.02, 512, True]), [0.02 * 512**0.5, 0.02]
+    )
+    told = js("init_dial.js", "return data.map(module.judge)", [32.0, 1.4, 0.028])
+    assert [text.split(": ")[1] for text in told] == [
+        "the places drown",
+        "both are heard",
+        "the words drown",
+    ]
+    assert [text.split(" ")[0] for text in told] == ["32", "1.4", "36"]
+
+
+def test_equal_factors_are_equal_ways_in_the_drawing(js):
+    body = """const { x, y } = module.spots([16, 64, 1024], -2, 2);
+    return [[16, 64, 256, 1024].map(x), [0.01, 0.1, 1, 10, 100].map(y)]"""
+    across, down = js("init_dial.js", body)
+    np.testing.assert_allclose(np.diff(across, 2), 0, atol=1e-9)
+    np.testing.assert_allclose(np.diff(down, 2), 0, atol=1e-9)
+    assert across == sorted(across) and down == sorted(down, reverse=True)
+
+
+def test_a_row_belongs_to_the_word_and_with_positions_to_the_place_too(js):
+    state = word_order().state
+    body = """const { words, places } = data, start = [0, 1, 2, 3, 4];
+    const rows = (order, add) => module.rowsOf(words, places, order, add);
+    const hits = (order, add) => module.known(rows(order, add), rows(start, add));
+    const back = [4, 3, 2, 1, 0];
+    return [hits(back, false), hits(back, true), hits([3, 1, 2, 0, 4], true),
+      rows(back, true)]"""
+    plain, placed, articles, rows = js("word_order.js", body, state)
+    assert plain == [True] * 5
+    assert placed == [False, False, True, False, False]
+    assert articles == [True] * 5  # the two "the" are one word
+    words, places = np.array(state["words"]), np.array(state["places"])
+    np.testing.assert_allclose(rows, words[::-1] + places)
+
+
+def test_a_set_of_rows_looks_the_same_in_any_order(js):
+    rows = [[0.5, 1.0], [2.0, 0.0], [0.5, -1.0]]
+    body = "return [data, data.toReversed()].map(module.sorted)"
+    assert js("word_order.js", body, rows) == [[rows[1], rows[0], rows[2]]] * 2
+
+
+def test_a_shuffle_is_another_order_of_the_same_words(js):
+    body = """const next = (keys) => module.shuffled(data, () => keys.shift());
+    return [next([3, 1, 2]), next([1, 2, 3]), module.moved(data, 0, 1)]"""
+    assert js("word_order.js", body, [5, 6, 7]) == [[6, 7, 5], [6, 7, 5], [6, 5, 7]]
+
+
+@pytest.mark.parametrize("divisor", [0.25, 2, 32])
+def test_weights_evenness_and_slope_agree_with_torch(js, divisor):
+    body = """const weights = module.weightsOf(data.query, data.keys, data.divisor);
+    return [weights, module.evenness(weights), module.slope(weights),
+      module.terms(data.query, data.keys[0]), module.dot(data.query, data.keys[0])]"""
+    generator = torch.Generator().manual_seed(7)
+    query, keys = torch.randn(2, 5, 8, generator=generator, dtype=torch.float64)
+    data = {"query": query[0].tolist(), "keys": keys.tolist(), "divisor": divisor}
+    weights, even, slope, terms, dot = js("scale_dial.js", body, data)
+    scores = keys @ query[0] / divisor
+    wanted = scores.softmax(dim=-1)
+    np.testing.assert_allclose(weights, wanted, rtol=1e-9)
+    entropy = torch.special.entr(wanted).sum() / math.log(5)
+    assert even == pytest.approx(entropy.item(), abs=1e-9)
+    jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), scores)
+    assert slope == pytest.approx(jacobian.norm().item(), abs=1e-7)
+    np.testing.assert_allclose(terms, query[0] * keys[0])
+    assert dot == pytest.approx((query[0] @ keys[0]).item())
+
+
+def test_a_huge_score_is_no_nan(js):
+    body = "return module.softmax([4000, 0, 2000])"
+    assert js("scale_dial.js", body) == [1, 0, 0]
+
+
+# --- In the page ---------------------------------------------------------------------
+
+
+def says(page):
+    return page.locator(".dial-says").inner_text()
+
+
+def test_the_dial_turns_by_keys_and_by_mouse(show):
+    page = show(init_dial(d_model=512))
+    assert "Words are 32 times as large as places: the places drown." in says(page)
+    page.get_by_role("button", name="× √D").click()
+    assert "Words are 1.4 times as large as places: both are heard." in says(page)
+    page.get_by_label("embedding drawn from").select_option("right")
+    assert "times smaller than places: the words drown." in says(page)
+    page.get_by_role("slider", name="d_model").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".dial-width").inner_text() == "64"
+    box = page.locator(".dial-chart").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 30, box["y"] + 60)
+    page.mouse.up()
+    assert page.locator(".dial-width").inner_text() == "16"
+    page.get_by_role("button", name="× √D").press("Enter")
+    assert "both are heard" in says(page)
+
+
+def test_the_picture_and_the_chart_follow_the_dial(show):
+    page = show(init_dial(d_model=512))
+
+    def colours(block):
+        cells = page.locator(".dial-block").nth(block).locator("i")
+        styles = [cell.get_attribute("style") for cell in cells.all()]
+        sign = {"neg": -1, "pos": 1}
+        found = [re.search(r"--(neg|pos)\) (\d+)%", style).groups() for style in styles]
+        return np.array([sign[hue] * int(n) for hue, n in found]).reshape(5, 16)
+
+    words, places, sums = map(colours, range(3))
+    assert (words[0] == words[3]).all() and abs(words).max() > 90
+    drawn_words = np.array(init_dial().state["words"][0][2])[[0, 1, 2, 0, 3]]
+    assert (words * drawn_words >= 0).all()  # the sign of a number is its colour
+    assert abs(sums - words).max() < 5 and abs(places).max() < 5  # the places drown
+    page.get_by_label("embedding drawn from").select_option("right")
+    page.get_by_role("button", name="× √D").click()
+    words, places, sums = map(colours, range(3))
+    assert abs(sums - places).max() < 15 and abs(places).max() > 80
+    assert abs(sums[0] - sums[3]).max() > 50  # "the" twice, and two rows
+    label = page.locator(".dial-chart").get_attribute("aria-label")
+    assert label.endswith("word 0.044, place 0.71")
+
+
+def verdict(page):
+    return page.locator(".eta-order p").inner_text()
+
+
+def order(page):
+    return page.locator(".order-word").all_inner_texts()
+
+
+def test_words_move_by_keys_and_keep_the_focus(show):
+    page = show(word_order())
+    page.locator(".order-word").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert order(page) == ["dog", "saw", "the", "the", "cat"]
+    assert verdict(page).startswith("The same 5 rows in another order")
+    page.get_by_role("button", name="add positions").click()
+    assert verdict(page).startswith("3 of 5 rows are new")
+    assert page.locator(".order-mark", has_text="new").count() == 3
+    page.get_by_role("button", name="as it was").click()
+    assert order(page) == WORDS and "as it was" in verdict(page)
+
+
+def test_a_word_is_dragged_and_the_set_tells_whether_anything_has_changed(show):
+    page = show(word_order())
+
+    def drag(start, end):
+        grips = [grip.bounding_box() for grip in page.locator(".order-word").all()]
+        middles = [(g["x"] + 10, g["y"] + g["height"] / 2) for g in grips]
+        page.mouse.move(*middles[start])
+        page.mouse.down()
+        page.mouse.move(*middles[end], steps=8)
+        page.mouse.up()
+
+    def rows():
+        return page.locator(".order-set").inner_html()
+
+    before = rows()
+    drag(4, 1)
+    assert order(page) == ["the", "cat", "dog", "saw", "the"] and rows() == before
+    page.get_by_role("button", name="add positions").click()
+    placed = rows()
+    drag(1, 4)
+    assert order(page) == WORDS and rows() != placed
+
+
+def test_a_shuffle_keeps_the_words(show):
+    page = show(word_order(add=True))
+    page.get_by_role("button", name="shuffle").click()
+    assert order(page) != WORDS and sorted(order(page)) == sorted(WORDS)
+    assert re.match(r"[2-5] of 5 rows are new|The same 5 rows", verdict(page))
+
+
+def cell(page):
+    return page.locator(".scale-cell").inner_text()
+
+
+def measure(page, name):
+    bar = page.locator(".scale-bar", has=page.get_by_text(name, exact=True))
+    return float(bar.locator(".eta-num").inner_text())
+
+
+def test_a_cell_is_spelled_out_term_by_term(show):
+    page = show(scale_dial(cell=(1, 0)))
+    assert "“drinks” asks “cat”" in cell(page)
+    for line in ("4 + 0 + 0 + 0 = 4", "4 / 2.00 = 2.000", "7.389, of 11.11"):
+        assert line in cell(page)
+    assert "share: 0.665" in cell(page)
+    page.get_by_role("button", name="next cell").click()
+    assert "“drinks” asks “drinks”" in cell(page) and "share: 0.090" in cell(page)
+    page.locator(".scale-map td[aria-selected]").nth(6).click()
+    assert "“milk” asks “cat”" in cell(page) and "share: 0.422" in cell(page)
+
+
+def test_the_keys_walk_through_the_map(show):
+    page = show(scale_dial(cell=(1, 0)))
+    page.locator(".scale-map td[tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowUp", "ArrowUp", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert "“cat” asks “milk”" in cell(page)
+    assert page.evaluate("document.activeElement.textContent") == "0.1070"
+
+
+def test_the_divisor_changes_map_row_and_measures(show):
+    page = show(scale_dial(cell=(1, 0)))
+    open_slope = measure(page, "slope")
+    page.get_by_label("divisor", exact=True).focus()
+    page.keyboard.press("Home")
+    assert page.locator(".scale-value").inner_text() == "0.25"
+    assert measure(page, "cat") == 1 and measure(page, "evenness") < 0.01
+    assert measure(page, "slope") < 0.01 < open_slope
+    page.get_by_role("button", name="divide by K").click()
+    scores = torch.tensor(QUERY[1] @ KEY.T) / 4
+    assert measure(page, "milk") == round(scores.softmax(-1)[2].item(), 3)
+    weights = page.locator(".scale-map td[aria-selected] b").all_inner_texts()
+    wanted = (torch.tensor(QUERY @ KEY.T) / 4).softmax(dim=-1)
+    np.testing.assert_allclose([float(w) for w in weights], wanted.flatten(), atol=6e-4)
+    root = page.get_by_role("button", name="divide by √K")
+    root.press("Enter")
+    assert root.get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820])
+def test_the_views_are_accessible_and_fit(show, theme, width):
+    page = show(*(make() for make in VIEWS), theme=theme, width=width)
+    page.get_by_role("button", name="add positions").click()
+    page.get_by_role("button", name="shuffle").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+
+
+def test_the_views_leave_nothing_behind_and_print_their_stills(show):
+    page = show(*(make() for make in VIEWS))
+    page.emulate_media(media="print")
+    stills = page.locator(".eta-still").all()
+    assert [still.is_visible() for still in stills] == [True] * 3
+    ends = "root => (root.unmount(), root.childElementCount)"
+    roots = page.locator(".eta-root")
+    assert [roots.nth(i).evaluate(ends) for i in range(3)] == [0] * 3
