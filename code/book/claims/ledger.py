@@ -2,19 +2,22 @@
 
     python code/book ledger
 
-brings `chapters/claims.json` up to date. A claim that a chapter settles gets verdict
-and figures from the output which the notebook stores; all else is written by hand.
+brings `chapters/claims.json` up to date. A claim that a notebook settles gets its
+words, verdict, condition and figures from the output which the notebook stores; all
+else is written by hand. `contents("05")` is the table that opens a chapter's evidence.
 """
 
 import json
 from collections import Counter
+from html import escape
 from pathlib import Path
 
-from . import MIME
+from . import MIME, VERDICTS
 
 CHAPTERS = Path(__file__).parents[3] / "chapters"
 EVIDENCE = ("executed", "cited", "to come", "not checkable")
-OPEN = {"verdict": "open", "measured": {}, "evidence": "to come"}
+SETTLED = ("text", "verdict", "condition", "measured", "chapter")  # by a notebook
+OPEN = {"verdict": "open", "condition": "", "measured": {}, "evidence": "to come"}
 
 
 def read(folder=CHAPTERS) -> list[dict]:
@@ -34,20 +37,20 @@ def row_id(row) -> str:
 
 
 def settled(folder=CHAPTERS) -> dict[str, dict]:
-    """Return what the chapters' stored outputs settle: id -> chapter, verdict, figures.
+    """Return what the notebooks' stored outputs settle: id -> what is in `SETTLED`.
 
     Raises ValueError for claims that are settled twice.
     """
+    paths = [*folder.glob("[0-9]*.ipynb"), *folder.glob("evidence_*.ipynb")]
     found = [
-        {"chapter": path.stem, **claim}
-        for path in sorted(folder.glob("[0-9]*.ipynb"))
+        {"condition": "", "chapter": path.stem, **claim}
+        for path in sorted(paths)
         for claim in stored_claims(path)
     ]
     cells = Counter(map(row_id, found))
     if twice := {c["id"]: c["chapter"] for c in found if cells[c["id"]] > 1}:
         raise ValueError(f"a claim wants one cell, these have more, last in: {twice}")
-    kept = ("chapter", "verdict", "measured")
-    return {claim["id"]: {name: claim[name] for name in kept} for claim in found}
+    return {claim["id"]: {name: claim[name] for name in SETTLED} for claim in found}
 
 
 def stored_claims(path) -> list[dict]:
@@ -78,8 +81,53 @@ def updated(row, found) -> dict:
     return row | OPEN if row["evidence"] == "executed" else row  # its cell is gone
 
 
+class Contents:
+    """The claims of one chapter as a table: number, what is said, verdict, where."""
+
+    def __init__(self, rows: list[dict], page: str):
+        self.rows = rows
+        self.page = page
+
+    def __repr__(self):
+        return "\n".join(f"{r['id']} {r['verdict']}: {r['text']}" for r in self.rows)
+
+    def link(self, row) -> str:
+        here = "" if row["chapter"] == self.page else f"{row['chapter']}.html"
+        return f'<a href="{here}#claim-{row["id"]}">{row["id"]}</a>'
+
+    def _repr_html_(self):
+        titles = ("number", "what is said", "verdict")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        body = "".join(
+            f"<tr><td>{self.link(row)}</td><td>{escape(row['text'])}</td>"
+            f"<td>{VERDICTS[row['verdict']]} {row['verdict']}</td></tr>"
+            for row in self.rows
+        )
+        return (
+            f'<table class="claims"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table>"
+        )
+
+
+def contents(chapter: str, folder=CHAPTERS) -> Contents:
+    """Return the table of a chapter's executed claims, "05" for the fifth.
+
+    Raises ValueError if there is none.
+    """
+    page = f"evidence_{chapter}"
+    rows = [
+        row
+        for row in read(folder)
+        if row["evidence"] == "executed"
+        and (row["chapter"] == page or row["chapter"].startswith(f"{chapter}_"))
+    ]
+    if not rows:
+        raise ValueError(f"no executed claim belongs to chapter {chapter!r}")
+    return Contents(rows, page)
+
+
 def main():
     rows = collect()
     write(rows)
-    counts = [sum(row["evidence"] == kind for row in rows) for kind in EVIDENCE]
-    print(", ".join(f"{n} {kind}" for n, kind in zip(counts, EVIDENCE)))
+    counts = Counter(row["evidence"] for row in rows)
+    print(", ".join(f"{counts[kind]} {kind}" for kind in EVIDENCE))
