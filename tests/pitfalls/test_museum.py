@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from book.pitfalls import PITFALLS, SIGNS
+from book.pitfalls import PITFALLS, SIGNS, healthy
 from book.pitfalls import game as rounds
 from book.pitfalls.game import ROUNDS
 from book.views import SpotTheBug, Symptoms
@@ -34,7 +34,8 @@ def game():
 def test_views_say_what_they_hold_and_stay_the_same(table, game):
     assert repr(table) == f"Symptoms({len(PITFALLS)} exhibits, {len(SIGNS)} signs)"
     assert repr(game) == f"SpotTheBug({len(ROUNDS)} rounds)"
-    assert table.html() == Symptoms().html() and game.html() == SpotTheBug().html()
+    assert table.html() == Symptoms().html()
+    assert game.html() == SpotTheBug().html()
     for html in (table.html(), game.html()):
         plain = html.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"0x[0-9a-f]{6}|https?:|\bsrc=", plain)
@@ -44,13 +45,17 @@ def test_every_exhibit_has_a_row_that_leads_to_its_lines(table):
     page = BeautifulSoup(table.still(), "html.parser")
     rows = page.select("tbody tr")
     links = [row.select_one("a")["href"] for row in rows]
-    assert len(rows) == len(PITFALLS) and len(set(links)) == len(links)
-    for link, row in zip(links, rows):
+    assert len(rows) == len(PITFALLS)
+    assert len(set(links)) == len(links)
+    for link, row in zip(links, rows, strict=True):
         shown = page.select_one(f"details[id={link[1:]}]")
         case = next(p for p in PITFALLS.values() if anchor(p) == link[1:])
-        assert shown.pre.text == case.code() and case.where in shown.text
-        assert row["data-kind"] == case.kind and row["data-sign"] == case.sign
-        assert row.code.text == case.diagnosis and case.fix in row.text
+        assert shown.pre.text == case.code()
+        assert case.where in shown.text
+        assert row["data-kind"] == case.kind
+        assert row["data-sign"] == case.sign
+        assert row.code.text == case.diagnosis
+        assert case.fix in row.text
 
 
 def test_rows_come_in_the_order_of_what_is_seen(table):
@@ -64,9 +69,10 @@ def test_the_table_has_no_live_form(table):
 
 
 def test_a_round_has_four_choices_of_which_one_is_right(game):
-    for (name, others), asked in zip(ROUNDS.items(), game.state["rounds"]):
+    for (name, others), asked in zip(ROUNDS.items(), game.state["rounds"], strict=True):
         names = [choice for choice, _ in asked["choices"]]
-        assert sorted(names) == names == sorted({name, *others}) and len(names) == 4
+        assert sorted(names) == names == sorted({name, *others})
+        assert len(names) == 4
         assert names[asked["right"]] == name
     places = [asked["right"] for asked in game.state["rounds"]]
     assert len(set(places)) > 2  # the answer does not always stand in one place
@@ -99,19 +105,19 @@ def test_recorded_losses_are_complete_and_the_right_encoder_learned():
 def test_a_run_can_be_recorded_again(monkeypatch):
     monkeypatch.setattr(rounds, "STEPS", 20)
     losses = rounds.losses_of(
-        PITFALLS["causal by habit"].right(
-            **rounds.TRAINED | {"vocab_size": 32, "max_length": 12}
-        )
+        healthy(**rounds.TRAINED | {"vocab_size": 32, "max_length": 12})
     )
     recorded = json.loads(rounds.LOSSES.read_text())["right"]
-    assert len(losses) == 1 and abs(losses[0] - recorded[0]) < 0.2
+    assert len(losses) == 1
+    assert abs(losses[0] - recorded[0]) < 0.2
 
 
 def test_the_still_game_can_be_played(game):
     page = BeautifulSoup(game.still(), "html.parser")
     assert len(page.select("li")) == len(ROUNDS)
-    for item, name in zip(page.select("li"), ROUNDS):
-        assert name in item.details.text and name in item.p.text
+    for item, name in zip(page.select("li"), ROUNDS, strict=True):
+        assert name in item.details.text
+        assert name in item.p.text
         assert len(item.select("svg")) == 2
 
 
@@ -138,7 +144,8 @@ def test_the_score_counts_right_answers_only(js):
 def test_the_course_of_a_curve_is_told_in_words(js):
     body = "return data.map(module.courseOf)"
     told = js("spot_the_bug.js", body, [[0.7, 0.2], [0.7, 0.69], [0.7, None]])
-    assert told[0] == "falls and ends at 0.20" and told[2] == "ends in nan"
+    assert told[0] == "falls and ends at 0.20"
+    assert told[2] == "ends in nan"
     assert told[1] == "stays above 0.35 and ends at 0.69"
 
 
@@ -165,7 +172,8 @@ def test_the_table_is_searched_and_filtered(show, table):
     assert shown_rows(page) == 0
     page.get_by_label("Search").fill("nan softmax")
     found = shown_rows(page)
-    assert 1 <= found <= 9 and status.inner_text() == f"{found} of {n} exhibits"
+    assert 1 <= found <= 9
+    assert status.inner_text() == f"{found} of {n} exhibits"
     assert page.locator(".eta-exhibits details:visible").count() == found
     page.get_by_role("button", name="Show all").click()
     assert page.locator(".eta-exhibits details:visible").count() == n
@@ -272,7 +280,8 @@ def test_a_fault_that_was_traced_can_be_read(show, theme):
 def test_without_scripts_the_game_is_a_list_with_folded_answers(show, game):
     page = show(game, java_script_enabled=False)
     first = page.locator(".eta-still li").first
-    assert first.is_visible() and not first.locator("details p").is_visible()
+    assert first.is_visible()
+    assert not first.locator("details p").is_visible()
     first.locator("summary").click()
     assert list(ROUNDS)[0] in first.locator("details p").inner_text()
 
@@ -286,4 +295,5 @@ def test_print_shows_the_still_game(show, game):
 
 def test_the_game_runs_in_the_kernel_too(game):
     widget = game.live()
-    assert widget.round == 0 and len(widget.answers) == len(ROUNDS)
+    assert widget.round == 0
+    assert len(widget.answers) == len(ROUNDS)

@@ -1,13 +1,21 @@
 """The museum's exhibits are broken where they say, and one change away from right."""
 
 import ast
+import inspect
 import re
 
 import pytest
 import torch
-from book import pitfalls
-from book.pitfalls import PITFALLS, SIGNS, SIZES, Steps, exhibit
-from book.pitfalls import measurements as witnesses
+from book.pitfalls import (
+    GALLERIES,
+    PITFALLS,
+    SIGNS,
+    SIZES,
+    Steps,
+    exhibit,
+    healthy,
+    measurements,
+)
 from encoder import MultiHeadAttention, TransformerEncoder
 from small import assert_near
 from taken_apart import doctor
@@ -37,7 +45,8 @@ def test_the_diagnosis_clears_the_right_one_and_convicts_the_exhibit(name):
 def test_a_diagnosis_is_one_line_that_says_yes_or_no(name):
     case = PITFALLS[name]
     ast.parse(case.diagnosis, mode="eval")
-    assert "\n" not in case.diagnosis and len(case.diagnosis) <= 130
+    assert "\n" not in case.diagnosis
+    assert len(case.diagnosis) <= 130
 
 
 # What raises, or needs a mode, a type or a look at the parameters, has no other output.
@@ -65,10 +74,10 @@ SAME_IN_EVAL = {
 def test_outputs_differ_where_they_can(name):
     case = PITFALLS[name]
     ids, padding = case.inputs()
-    right = witnesses.outputs(case.right(), ids, padding)
+    right = measurements.outputs(case.right(), ids, padding)
     assert right.isfinite().all()
     try:
-        broken = witnesses.outputs(case.build(), ids, padding)
+        broken = measurements.outputs(case.build(), ids, padding)
     except (RuntimeError, ValueError):
         assert case.sign == "it raises an error"
         return
@@ -93,7 +102,8 @@ def test_the_weights_are_those_of_the_right_model_or_it_says_why(name):
 def test_an_exhibit_is_a_few_lines(name):
     code = PITFALLS[name].code()
     ast.parse(code)
-    assert '"""' not in code and "@pitfall" not in code
+    assert '"""' not in code
+    assert "@pitfall" not in code
     assert len([line for line in code.split("\n") if line.strip()]) <= PATCH_LINES
 
 
@@ -106,7 +116,9 @@ def test_the_stepwise_attention_is_the_encoders_own():
     x = torch.randn(4, 7, 20)
     padding = torch.arange(7) >= torch.tensor([7, 5, 3, 0])[:, None]
     for mask in (None, padding):
-        for one, other in zip(stepwise(x, mask, True), right(x, mask, True)):
+        for one, other in zip(
+            stepwise(x, mask, True), right(x, mask, True), strict=True
+        ):
             assert_near(one, other)
 
 
@@ -116,6 +128,13 @@ def test_an_exhibit_is_the_same_at_every_call_and_leaves_the_random_numbers_alon
     one, other = (exhibit("heads that do not divide").state_dict() for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_the_healthy_encoder_is_what_exhibits_are_built_from():
+    one, other = healthy(), PITFALLS["causal by habit"].right()
+    assert not one.training
+    assert all(map(torch.equal, one.state_dict().values(), other.state_dict().values()))
+    assert healthy(d_model=64, n_heads=2).embedding.weight.shape[1] == 64
 
 
 def test_an_exhibit_can_be_built_in_other_sizes():
@@ -136,10 +155,13 @@ def test_an_unknown_exhibit_is_refused_with_the_known_ones():
 @each_exhibit
 def test_every_field_is_filled(name):
     case = PITFALLS[name]
-    assert case.kind in CHAPTERS and case.sign in SIGNS
+    assert case.kind in CHAPTERS
+    assert case.sign in SIGNS
     for said in (case.symptom, case.cause, case.diagnosis, case.fix, case.where):
-        assert len(said) >= 5 and said == said.strip()
-    assert case.cause.endswith(".") and not case.symptom.endswith(".")
+        assert len(said) >= 5
+        assert said == said.strip()
+    assert case.cause.endswith(".")
+    assert not case.symptom.endswith(".")
 
 
 def test_names_symptoms_and_causes_tell_exhibits_apart():
@@ -150,18 +172,33 @@ def test_names_symptoms_and_causes_tell_exhibits_apart():
     assert len(set(changes)) == len(changes)
 
 
-def test_every_helper_class_is_used_by_an_exhibit():
-    sources = "".join(case.code() for case in PITFALLS.values())
-    assert all(f"class {part.__name__}(" in sources for part in pitfalls.ASIDE)
+def test_every_class_of_a_gallery_is_shown_with_an_exhibit():
+    shown = [part for case in PITFALLS.values() for part in (case.change, *case.uses)]
+    for gallery in GALLERIES:
+        own = [
+            thing
+            for thing in vars(gallery).values()
+            if inspect.isclass(thing) and thing.__module__ == gallery.__name__
+        ]
+        assert all(thing in shown for thing in own)
 
 
-# Witnesses
+def test_the_lines_of_an_exhibit_hold_the_class_that_it_uses():
+    users = [case for case in PITFALLS.values() if case.uses]
+    assert len(users) == 4
+    for case in users:
+        for part in case.uses:
+            assert part.__name__ in inspect.getsource(case.change)
+            assert f"class {part.__name__}(" in case.code()
+
+
+# Measurements
 
 
 def test_the_divisor_is_read_off_the_weights():
     x = torch.randn(3, 7, 20, generator=torch.Generator().manual_seed(0))
     found = {
-        name: witnesses.divisor(exhibit(name).layers[0].attention, x)
+        name: measurements.divisor(exhibit(name).layers[0].attention, x)
         for name in ("scale forgotten", "scale of the model", "scale upside down")
     }
     wanted = {"forgotten": 1.0, "of the model": 20**0.5, "upside down": 0.5}
@@ -172,23 +209,24 @@ def test_the_divisor_is_read_off_the_weights():
 def test_influence_is_a_map_of_outputs_by_inputs():
     case = PITFALLS["causal by habit"]
     ids, _ = case.inputs()
-    assert (witnesses.influence(case.build(), ids).triu(1) == 0).all()
-    assert (witnesses.influence(case.right(), ids) > 0).all()
+    assert (measurements.influence(case.build(), ids).triu(1) == 0).all()
+    assert (measurements.influence(case.right(), ids) > 0).all()
 
 
-def test_a_witness_leaves_the_mode_and_the_gradients():
+def test_a_measurement_leaves_the_mode_and_the_gradients():
     case = PITFALLS["norm over the batch"]
     model, (ids, padding) = case.right().train(), case.inputs()
-    witnesses.company_gap(model, ids, padding)
-    witnesses.idle(model, ids, padding)
-    assert model.training and all(p.grad is None for p in model.parameters())
+    measurements.company_gap(model, ids, padding)
+    measurements.idle(model, ids, padding)
+    assert model.training
+    assert all(p.grad is None for p in model.parameters())
 
 
 def test_likeness_and_evenness_know_their_ends():
-    assert abs(witnesses.likeness(torch.ones(2, 5, 3)) - 1) < 1e-6
-    assert abs(witnesses.likeness(torch.eye(5)[None])) < 1e-6
-    assert abs(witnesses.evenness(torch.full((2, 4), 0.25)) - 1) < 1e-6
-    assert witnesses.evenness(torch.eye(4)) == 0
+    assert abs(measurements.likeness(torch.ones(2, 5, 3)) - 1) < 1e-6
+    assert abs(measurements.likeness(torch.eye(5)[None])) < 1e-6
+    assert abs(measurements.evenness(torch.full((2, 4), 0.25)) - 1) < 1e-6
+    assert measurements.evenness(torch.eye(4)) == 0
 
 
 def test_where_it_was_met_is_a_report_or_says_that_none_is_known():

@@ -14,7 +14,7 @@ import torch
 from tasks import match_batch
 from train import Reader, train
 
-from . import PITFALLS, Pitfall
+from . import PITFALLS, Pitfall, healthy
 from .measurements import influence, maps
 
 LOSSES = Path(__file__).parent / "game.json"
@@ -79,10 +79,7 @@ def one_round(case: Pitfall, others, recorded) -> dict:
 def behaviour(case: Pitfall | None, recorded) -> dict:
     """Measure a fault, or the right encoder: map, influence and recorded losses."""
     ids, padding = sentence()
-    if case is None:
-        model = PITFALLS["causal by habit"].right()
-    else:
-        model = case.build()
+    model = healthy() if case is None else case.build()
     with torch.no_grad():
         weights = maps(model, ids, padding)[0][0, 0]
         moved = influence(model, ids, padding)
@@ -108,7 +105,7 @@ def losses_of(model) -> list[float]:
 
 def record() -> dict:
     sizes = TRAINED | {"vocab_size": 32, "max_length": 12}
-    made = {"right": PITFALLS["causal by habit"].right(**sizes)}
+    made = {"right": healthy(**sizes)}
     made |= {name: PITFALLS[name].build(**sizes) for name in ROUNDS}
     return {name: losses_of(model) for name, model in made.items()}
 

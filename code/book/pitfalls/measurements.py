@@ -1,19 +1,22 @@
 """Small measurements that tell a broken encoder from a right one, a number each.
 
 Each takes a model that is called as `TransformerEncoder` is, or a part of one, and
-leaves it in the mode it was in. The catalogue of `pitfalls.py` is written in them.
+leaves it in the mode it was in. The catalogue's diagnoses are written in them.
 """
 
 import contextlib
 import copy
 import io
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
+from encoder import MultiHeadAttention, TransformerEncoder
+from torch import Tensor, nn
 
 
-def influence(model, ids, padding=None) -> torch.Tensor:
+def influence(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     """Return (T, T): how far output i of sample 0 moves when token j is another."""
     with torch.no_grad():
         usual = outputs(model, ids, padding)[0]
@@ -26,12 +29,17 @@ def influence(model, ids, padding=None) -> torch.Tensor:
     return torch.stack(moved, dim=1)
 
 
-def outputs(model, ids, padding=None):
-    result = model(ids, padding)
+def outputs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    """Return what a model makes of ids, without the weights that it may add."""
+    return first(model(ids, padding))
+
+
+def first(result: Any) -> Tensor:
+    """Return the first of several results, or the only one."""
     return result[0] if isinstance(result, tuple) else result
 
 
-def padding_leak(model, ids, padding) -> float:
+def padding_leak(model: nn.Module, ids: Tensor, padding: Tensor) -> float:
     """Return how far the words' outputs move when the padding holds other ids."""
     with torch.no_grad():
         other = ids.masked_fill(padding, int(ids.max()))
@@ -39,7 +47,7 @@ def padding_leak(model, ids, padding) -> float:
     return (far[~padding] if far.shape[:2] == padding.shape else far).max().item()
 
 
-def company_gap(model, ids, padding) -> float:
+def company_gap(model: nn.Module, ids: Tensor, padding: Tensor) -> float:
     """Return how far a sentence's output moves when it is alone in the batch.
 
     A normalisation over the batch shows in train mode only, so the model is asked in
@@ -56,30 +64,26 @@ def company_gap(model, ids, padding) -> float:
         return (outputs(model, ids, padding)[:1] - alone).abs().max().item()
 
 
-def maps(model, ids, padding=None) -> list:
+def maps(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> list[Tensor]:
     """Return the L attention maps (B, H, T, T) that the model hands out."""
     with torch.no_grad():
         return model(ids, padding, need_weights=True)[1]
 
 
-def row_error(model, ids, padding=None) -> float:
+def row_error(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> float:
     """Return how far rows of maps are from a sum of 1, or of 0 where all is hidden."""
     sums = torch.stack([w.sum(dim=-1) for w in maps(model, ids, padding)])
     return torch.minimum((sums - 1).abs(), sums.abs()).max().item()
 
 
-def shuffle_gap(part, x) -> float:
+def shuffle_gap(part: nn.Module, x: Tensor) -> float:
     """Return how far a part is from moving its tokens along when they are moved."""
     order = torch.arange(x.shape[1] - 1, -1, -1)
     with torch.no_grad():
         return (first(part(x[:, order])) - first(part(x))[:, order]).abs().max().item()
 
 
-def first(result):
-    return result[0] if isinstance(result, tuple) else result
-
-
-def divisor(attention, x) -> float:
+def divisor(attention: MultiHeadAttention, x: Tensor) -> float:
     """Return by what the scores were divided, read off the weights of an attention.
 
     Within a row, the logarithm of a weight is the score and a constant: its slope over
@@ -94,7 +98,7 @@ def divisor(attention, x) -> float:
         return 1 / ((raw * logs).sum() / (raw * raw).sum()).item()
 
 
-def features_read(attention, x) -> int:
+def features_read(attention: MultiHeadAttention, x: Tensor) -> int:
     """Return how many features of the input move the map of the first head."""
     with torch.no_grad():
         usual = attention(x, need_weights=True)[1][:, 0]
@@ -107,27 +111,27 @@ def features_read(attention, x) -> int:
     return moved
 
 
-def bend(part, x) -> float:
+def bend(part: nn.Module, x: Tensor) -> float:
     """Return how far a part is from a straight line: 0 for a linear map and a bias."""
     with torch.no_grad():
         there, back, start = part(x), part(-x), part(0 * x)
     return (there + back - 2 * start).abs().max().item()
 
 
-def printed(call) -> str:
+def printed(call: Callable[[], Any]) -> str:
     """Return what a call writes to standard output."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         call()
     return said.getvalue()
 
 
-def evenness(weights) -> float:
+def evenness(weights: Tensor) -> float:
     """Return the entropy of a row over its maximum, averaged: 1 is all alike."""
     entropy = torch.special.entr(weights).sum(dim=-1)
     return (entropy / math.log(weights.shape[-1])).mean().item()
 
 
-def likeness(hidden) -> float:
+def likeness(hidden: Tensor) -> float:
     """Return the mean cosine between tokens of one sentence: 1 is all alike."""
     unit = nn.functional.normalize(hidden.detach(), dim=-1)
     cosine = unit @ unit.mT
@@ -135,7 +139,7 @@ def likeness(hidden) -> float:
     return ((cosine.sum(dim=(-2, -1)) - n) / (n * n - n)).mean().item()
 
 
-def idle(model, ids, padding=None) -> list[str]:
+def idle(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> list[str]:
     """Return the parameters that no output listens to: they get no gradient."""
     model = copy.deepcopy(model)
     out = outputs(model, ids, padding)
@@ -145,7 +149,7 @@ def idle(model, ids, padding=None) -> list[str]:
     return [name for name, p in model.named_parameters() if p.grad is None]
 
 
-def order_effect(model, ids) -> float:
+def order_effect(model: nn.Module, ids: Tensor) -> float:
     """Return how much the order of tokens matters, beyond moving them along."""
     order = torch.arange(ids.shape[1] - 1, -1, -1)
     with torch.no_grad():
@@ -153,12 +157,12 @@ def order_effect(model, ids) -> float:
     return (moved - usual).abs().max().item()
 
 
-def neighbour_likeness(table, apart=1) -> float:
+def neighbour_likeness(table: Tensor, apart: int = 1) -> float:
     """Return the mean cosine between rows of a table that are so far apart."""
     return nn.functional.cosine_similarity(table[apart:], table[:-apart]).mean().item()
 
 
-def loudness(model, ids) -> float:
+def loudness(model: TransformerEncoder, ids: Tensor) -> float:
     """Return how loud words are beside the positions that are added to them."""
     with torch.no_grad():
         words_and_places = model.eval().embed(ids)
@@ -166,6 +170,6 @@ def loudness(model, ids) -> float:
         return ((words_and_places - places).std() / places.std()).item()
 
 
-def largest(one, other) -> float:
+def largest(one: Tensor, other: Tensor) -> float:
     """Return the largest difference of two tensors."""
     return (one - other).abs().max().item()
