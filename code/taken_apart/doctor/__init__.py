@@ -17,16 +17,15 @@ import sys
 import textwrap
 import time
 import types
-import warnings
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin as Lazy
 
 from ..tracer import loaded
+from ..untouched import left_untouched
 from .exam import SEVERITIES, Exam, Finding
 from .probes import PROBES
-from .untouched import left_as_it_was
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 
@@ -50,7 +49,8 @@ def diagnose(module, *inputs, quick=False, **kwargs) -> "Diagnosis":
             module
         )  # a call gives lazy parameters their size for good
     exam = Exam(module, inputs, kwargs, quick)
-    with left_as_it_was(module, inputs, kwargs), quietly(), few_threads(module):
+    with left_untouched(module, inputs, kwargs):
+        use_few_threads(module)
         take_all(exam)
     return Diagnosis(name_of(module), exam)
 
@@ -60,23 +60,10 @@ def name_of(module) -> str:
     return getattr(plain, "__name__", type(module).__name__)
 
 
-@contextlib.contextmanager
-def few_threads(module):
+def use_few_threads(module):
     """Use one thread for a small module, where a second one would only wait."""
-    threads = torch.get_num_threads()
     if sum(p.numel() for p in parameters_of(module) if not isinstance(p, Lazy)) < 2**22:
         torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def quietly():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def parameters_of(module) -> list:
@@ -86,7 +73,7 @@ def parameters_of(module) -> list:
 def unpacked(module, inputs, kwargs):
     """Call a function that builds what is to be examined, if it is one and succeeds."""
     if isinstance(module, types.FunctionType) and not inputs and not kwargs:
-        with contextlib.suppress(Exception), left_as_it_was():
+        with contextlib.suppress(Exception), left_untouched():
             parts = module()
             if isinstance(parts, tuple) and callable(parts[0]):
                 return parts[0], tuple(parts[1]), dict(*parts[2:])

@@ -7,17 +7,15 @@ time from the same random state, and puts everything back.
 import contextlib
 import copy
 import functools
-import io
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from ..tensors import held, tensors_in
 from ..tracer import trace
-from ..tracer.axis_names import held, tensors_in
+from ..untouched import left_untouched, reseed
 from .evidence.tensor_flow import Flow, attentions, observe
-from .untouched import left_as_it_was, reseed
 
 PEN = -1e4  # a score below this hides a key for good
 
@@ -242,7 +240,7 @@ class Exam:
         args, kwargs = self.inputs(swap)
         self.forwards += 1
         how = how or (lambda call, *a, **k: call(*a, **k))
-        with self.quiet(), left_as_it_was(self.root):
+        with self.quiet(self.root):
             set_modes(self.modes, train)
             reseed(seed)
             with torch.set_grad_enabled(grad):
@@ -253,16 +251,12 @@ class Exam:
         return result if whole else floats(result)
 
     @contextlib.contextmanager
-    def quiet(self):
-        with (
-            contextlib.redirect_stdout(io.StringIO()) as said,
-            contextlib.redirect_stderr(io.StringIO()),
-            warnings.catch_warnings(record=True) as caught,
-        ):
-            warnings.simplefilter("always")
+    def quiet(self, *things):
+        """Leave no mark on things; keep what was printed and warned of."""
+        with left_untouched(*things) as said:
             yield
-        self.warned += [str(w.message) for w in caught]
-        self.printed = self.printed or said.getvalue()
+        self.warned += said.warned
+        self.printed = self.printed or said.printed
 
     def observe(self, swap=None, **how) -> Flow:
         return self.run(swap, how=observe, whole=True, **how)

@@ -35,8 +35,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from .axis_names import Subject, find_names, held, tensors_in
-from .error_causes import explain, message
+from ..errors import first_line
+from ..tensors import held, tensors_in
+from .axis_names import Subject, find_names
+from .error_causes import explain
 
 
 def trace(module, *inputs, axes=None, inside=False, raises=False, **kwargs) -> "Trace":
@@ -114,7 +116,10 @@ class Trace:
         told = {"module": self.module, "path": self.path, **self.names}
         rows, error = [row.to_dict() for row in self.rows], None
         if self.error is not None:
-            error = {"type": type(self.error).__name__, "message": message(self.error)}
+            error = {
+                "type": type(self.error).__name__,
+                "message": first_line(self.error),
+            }
             error |= {"axis": self.rows[-1].mismatch, "cause": self.cause}
         return told | {"rows": rows, "error": error}
 
@@ -617,7 +622,7 @@ def table(trace, width=100) -> str:
             lines.append(f"  ... and the same {count(rows)} in {repeats}")
     if trace.error is not None:
         last, kind = trace.rows[-1], type(trace.error).__name__
-        lines += ["", f"{last.op} raised {kind}: {message(trace.error)}"]
+        lines += ["", f"{last.op} raised {kind}: {first_line(trace.error)}"]
         lines += [f"  {text}" for text in (last.mismatch,) if text]
         lines += [f"  likely cause: {last.cause}"]
     return "\n".join(lines)
@@ -689,7 +694,7 @@ def main(arguments=None) -> int:
     try:
         module, inputs, kwargs = built(options.target)
     except Exception as error:  # whatever the reader's file raises
-        print(f"tracer: {type(error).__name__}: {message(error)}", file=sys.stderr)
+        print(f"tracer: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return 2
     recorded = trace(module, *inputs, inside=options.inside, **kwargs)
     print(recorded)

@@ -14,18 +14,17 @@ An axis reads "B", "B*H", "3*D", "K/2", "T+1", "3" (a size that never varied), o
 import contextlib
 import copy
 import functools
-import io
 import itertools
 import math
-import random
 import re
-import sys
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+
+from ..tensors import held, tensors_in
+from ..untouched import left_untouched
 
 # Two sets of distinct primes. T stays small, for a table of positions may be short.
 PRIMES = {"B": (7, 3), "T": (3, 5), "Tk": (2, 11), "D": (5, 7), "H": (5, 7)}
@@ -76,42 +75,6 @@ class Subject:
         self.grad = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         tensors = list(tensors_in([vars(module) for module in self.modules]))
         self.device = "meta" if any(t.is_meta for t in tensors) else "cpu"
-
-
-def held(root, path="", seen=None):
-    """Yield (path, module) for a module and all it holds, plain lists included."""
-    seen = set() if seen is None else seen
-    if id(root) in seen:
-        return
-    seen.add(id(root))
-    yield path, root
-    for name, value in list(vars(root).items()):
-        for part, item in parts_of(name, value):
-            if isinstance(item, nn.Module):
-                yield from held(item, f"{path}.{part}".lstrip("."), seen)
-
-
-def parts_of(name, value):
-    if isinstance(value, (list, tuple)):
-        return [(f"{name}[{i}]", item) for i, item in enumerate(value)]
-    if isinstance(value, dict):
-        brackets = "{}" if name == "_modules" else name + "[{}]"
-        return [(brackets.format(key), item) for key, item in value.items()]
-    return [(name, value)]
-
-
-def tensors_in(value):
-    """Yield the tensors in nested tuples, lists, dicts and dataclasses, in order."""
-    if isinstance(value, Tensor):
-        if not nn.parameter.is_lazy(value):  # a lazy parameter has no shape yet
-            yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, Mapping):
-        yield from tensors_in(list(value.values()))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in([getattr(value, part.name) for part in fields(value)])
 
 
 def find_names(subject) -> dict:
@@ -342,7 +305,8 @@ def resized(sizes, varied, k) -> dict[str, int]:
 
 def repeat(subject, tensors, reading, sizes, new, names) -> list | None:
     """Run a stand-in of the new sizes; None if it takes other steps or cannot run."""
-    with contextlib.suppress(Exception), aside(subject):
+    unseen = left_untouched(generators=subject.generators)
+    with contextlib.suppress(Exception), unseen, modes_of(subject):
         call = stand_in(subject, sizes, new, names)
         memo = {
             id(tensor): resize(
@@ -410,28 +374,11 @@ def resize_numbers(attributes, sizes, new, names):
 
 
 @contextlib.contextmanager
-def aside(subject):
-    """Leave no mark: random states, grad mode, warnings and output stay the same."""
+def modes_of(subject):
+    """Run in the grad and inference mode of the traced call."""
     grad, inference = subject.grad
-    numpy, state = sys.modules.get("numpy"), random.getstate()
-    numpy_state = numpy.random.get_state() if numpy else None
-    states = [generator.get_state() for generator in subject.generators]
-    try:
-        with (
-            torch.random.fork_rng(devices=[]),
-            torch.inference_mode(inference),
-            torch.set_grad_enabled(grad),
-            warnings.catch_warnings(action="ignore"),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            yield
-    finally:
-        random.setstate(state)
-        if numpy:
-            numpy.random.set_state(numpy_state)
-        for generator, old in zip(subject.generators, states):
-            generator.set_state(old)
+    with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+        yield
 
 
 # --- numbers to names ----------------------------------------------------------------

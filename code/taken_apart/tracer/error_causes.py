@@ -9,26 +9,20 @@ import contextlib
 import math
 import os
 
-
-def message(error) -> str:
-    """Return the first line of an error's text, even of an error that has none."""
-    with contextlib.suppress(Exception):
-        if text := str(error).strip():
-            return text.split("\n")[0]
-    return type(error).__name__
+from ..errors import first_line
 
 
 def explain(row) -> tuple[str, str]:
     """Return the axes that do not fit, and a sentence with the likely cause."""
     if row.op.startswith("raise"):
         place = f"{os.path.basename(row.file)}:{row.line}"
-        return "", f"refused at {place}: {message(row.error)}"
+        return "", f"refused at {place}: {first_line(row.error)}"
     for reason in REASONS:
         with contextlib.suppress(IndexError):  # an operand with fewer axes than usual
-            found = reason(row, message(row.error).lower())
+            found = reason(row, first_line(row.error).lower())
             if found is not None:
                 return found
-    return "", message(row.error)
+    return "", first_line(row.error)
 
 
 def sized(shape, axis) -> str:
@@ -44,7 +38,10 @@ def types_differ(row, text):
     if "without overflow" in text:
         return "", f"the fill value does not fit {kinds[0]}: use torch.finfo(dtype).min"
     if any(word in text for word in ("dtype", "scalar type", "device")):
-        return "", f"inputs of {', '.join(dict.fromkeys(kinds))}: {message(row.error)}"
+        return (
+            "",
+            f"inputs of {', '.join(dict.fromkeys(kinds))}: {first_line(row.error)}",
+        )
     return None
 
 

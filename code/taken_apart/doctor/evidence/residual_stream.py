@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ...tracer.axis_names import tensors_in
+from ...tensors import tensors_in
 from ..exam import differ
 from .tensor_flow import PASSES, PRODUCTS, Step, attentions, memory
 from .token_changes import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ...tracer.axis_names import tensors_in
+from ...tensors import tensors_in
 from .token_changes import once
 
 

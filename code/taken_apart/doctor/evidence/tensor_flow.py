@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ...tensors import tensors_in
 from ...tracer import MOVES, Row, record
-from ...tracer.axis_names import tensors_in
 
 SYNONYMS = {"truediv": "div", "divide": "div", "true_divide": "div", "divide_": "div"}
 SYNONYMS |= {"multiply": "mul", "subtract": "sub", "iadd": "add", "radd": "add"}

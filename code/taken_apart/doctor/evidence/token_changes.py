@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...tracer.axis_names import tensors_in
+from ...tensors import tensors_in
 from ..exam import differ, floats
 from .tensor_flow import (
     MOVES,

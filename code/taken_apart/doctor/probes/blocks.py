@@ -2,6 +2,7 @@
 
 import torch
 
+from ...untouched import reseed
 from ..evidence.residual_stream import (
     branches,
     carries_attention,
@@ -12,7 +13,6 @@ from ..evidence.residual_stream import (
 from ..evidence.tensor_flow import MOVES
 from ..evidence.token_changes import ANY, FUSED, LAYERS
 from ..exam import differ
-from ..untouched import reseed
 from .kit import found, probe, size
 
 

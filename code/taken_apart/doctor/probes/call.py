@@ -5,12 +5,13 @@ import re
 import torch
 from torch import Tensor
 
+from ...errors import first_line
 from ..evidence.padding import real_queries
 from ..evidence.side_effects import gradients
 from ..evidence.tensor_flow import PRODUCTS, memory
 from ..evidence.token_changes import scores
 from ..exam import CHAPTERS, differ
-from .kit import first_line, found, probe, size
+from .kit import found, probe, size
 
 # --- errors --------------------------------------------------------------------------
 

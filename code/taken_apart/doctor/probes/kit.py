@@ -54,13 +54,6 @@ def size(tensor) -> str:
     return f"({', '.join(map(str, tensor.shape))})"
 
 
-def first_line(error) -> str:
-    try:
-        return (str(error).strip().split("\n") or [""])[0][:300]
-    except Exception:
-        return type(error).__name__
-
-
 def equal(left, right) -> bool:
     return left.shape == right.shape and not differ(left, right).any()
 

@@ -1,9 +1,9 @@
 """Probes of modes: train against eval, the fast path against the slow one."""
 
+from ...untouched import reseed
 from ..evidence.padding import apart_where_real
 from ..evidence.side_effects import called_modules, modes_changed, numbers_changed
 from ..exam import set_modes
-from ..untouched import reseed
 from .kit import apart, found, probe, without_dropout
 
 

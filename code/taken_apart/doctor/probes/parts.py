@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from ...tracer.axis_names import tensors_in
+from ...tensors import tensors_in
 from ..evidence.residual_stream import in_feed_forward, is_table_sum, unused_steps
 from ..evidence.side_effects import gradients, parameters_replaced
 from ..evidence.tensor_flow import memory

@@ -1,0 +1,165 @@
+"""Run other people's code and leave everything as it was.
+
+`left_untouched(*things)` remembers what things hold: lists, dicts, sets, tensors,
+modules, and what functions enclose. It does not look into a reader's other objects.
+"""
+
+import contextlib
+import copy
+import functools
+import io
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class Said:
+    """What the code inside `left_untouched` printed and warned of, unseen."""
+
+    output: io.StringIO
+    caught: list[warnings.WarningMessage]
+
+    @property
+    def printed(self) -> str:
+        return self.output.getvalue()
+
+    @property
+    def warned(self) -> list[str]:
+        return [str(warning.message) for warning in self.caught]
+
+
+@contextlib.contextmanager
+def left_untouched(
+    *things: Any, generators: Iterable[torch.Generator] = ()
+) -> Iterator[Said]:
+    """Put back, at the end, whatever the code inside may have changed.
+
+    That is the state, modes, gradients and hooks of `things`, all random numbers (those
+    of `generators` too), torch's grad mode, default dtype and number of threads. Output
+    and warnings are kept from the screen; the `Said` it yields has them.
+    """
+    undo: list[Callable[[], object]] = []
+    seen: set[int] = set()
+    for thing in things:
+        remember(thing, undo, seen)
+    undo += [functools.partial(g.set_state, g.get_state()) for g in generators]
+    undo += [*random_states(), *torch_modes()]
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as output,
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        try:
+            yield Said(output, caught)
+        finally:
+            for put_back in undo:
+                with contextlib.suppress(Exception):
+                    put_back()
+
+
+def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
+    """Note how to undo whatever may happen to a value and to all that it holds."""
+    if id(value) in seen or depth == 0:
+        return
+    kinds = Tensor, nn.Module, list, dict, set, tuple, types.FunctionType
+    if not isinstance(value, kinds):
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        remember_tensor(value, undo)
+        return
+    for content in contents(value):
+        remember(content, undo, seen, depth - 1)
+    if isinstance(value, list):
+        undo.append(functools.partial(value.__setitem__, slice(None), list(value)))
+    elif isinstance(value, (dict, set)):
+        undo.append(functools.partial(refill, value, copy.copy(value)))
+
+
+def contents(value: Any) -> list:
+    if isinstance(value, nn.Module):
+        return [vars(value)]
+    if isinstance(value, types.FunctionType):
+        cells = value.__closure__ or ()
+        return [c.cell_contents for c in cells if not is_empty(c)]
+    return list(value.values()) if isinstance(value, dict) else list(value)
+
+
+def is_empty(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return True
+    return False
+
+
+def refill(holder: dict | set, content: Any) -> None:
+    holder.clear()
+    holder.update(content)
+
+
+def remember_tensor(tensor: Tensor, undo: list) -> None:
+    if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or tensor.is_meta:
+        return
+    with contextlib.suppress(Exception):
+        kept = tensor.detach().clone()
+        grad = tensor.grad if tensor.is_leaf else None
+        needed = tensor.requires_grad
+        old = None if grad is None else grad.detach().clone()
+        undo.append(functools.partial(restore_tensor, tensor, kept, needed, grad, old))
+
+
+def restore_tensor(
+    tensor: Tensor, kept: Tensor, needed: bool, grad: Tensor | None, old: Tensor | None
+) -> None:
+    # Written only where it differs: a graph may wait for backward with this tensor.
+    if tensor.shape != kept.shape or tensor.dtype != kept.dtype:
+        tensor.data = kept
+    elif not same(tensor.detach(), kept):
+        tensor.detach().copy_(kept)
+    if tensor.is_leaf:
+        tensor.requires_grad_(needed)
+        tensor.grad = grad
+        if grad is not None and old is not None and not same(grad, old):
+            grad.copy_(old)
+
+
+def same(left: Tensor, right: Tensor) -> bool:
+    """Say whether two tensors of one shape and type are equal, nan where nan is."""
+    return torch.equal(left.nan_to_num(3.25), right.nan_to_num(3.25))
+
+
+def random_states() -> Iterator[Callable[[], object]]:
+    """Yield what puts back the random numbers of torch, Python and NumPy."""
+    yield functools.partial(torch.set_rng_state, torch.get_rng_state())
+    if torch.cuda.is_initialized():
+        states = torch.cuda.get_rng_state_all()
+        yield functools.partial(torch.cuda.set_rng_state_all, states)
+    yield functools.partial(random.setstate, random.getstate())
+    if numpy := sys.modules.get("numpy"):
+        yield functools.partial(numpy.random.set_state, numpy.random.get_state())
+
+
+def torch_modes() -> Iterator[Callable[[], object]]:
+    """Yield what puts back torch's grad mode, default dtype and number of threads."""
+    yield functools.partial(torch.set_grad_enabled, torch.is_grad_enabled())
+    yield functools.partial(torch.set_default_dtype, torch.get_default_dtype())
+    threads = torch.get_num_threads()
+    yield lambda: threads == torch.get_num_threads() or torch.set_num_threads(threads)
+
+
+def reseed(seed: int) -> None:
+    """Begin the random numbers of torch, Python and NumPy anew."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed)
