@@ -8,18 +8,17 @@ button of a page gives it, and its Colab button opens it where the book is publi
 import base64
 import hashlib
 import io
-import re
 import shutil
 import zipfile
 from pathlib import Path
 
 import nbformat
+from needed_files import needed
 from publish import edition
 
 COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}{}"
 # Pages that read the other notebooks: alone they would have nothing to show.
 OF_THE_WHOLE_BOOK = {"chapters/ledger"}
-TOOLS = {"encoder.py", "tracer.py", "doctor.py", "views.py"}
 SETUP = '''\
 # @title Setup: unpack the book's code { display-mode: "form" }
 import base64
@@ -47,31 +46,11 @@ for name, oldest in {"torch": (2, 9), "numpy": (2, 0), "matplotlib": (3, 8)}.ite
 folder = tempfile.mkdtemp(prefix="encoder-book-")
 with zipfile.ZipFile(io.BytesIO(base64.b85decode(CODE.replace("\\n", "")))) as code:
     code.extractall(folder)
-    for name in code.namelist():
-        sys.modules.pop(name.removesuffix(".py"), None)
+    carried = {name.partition("/")[0].removesuffix(".py") for name in code.namelist()}
+for module in [name for name in sys.modules if name.partition(".")[0] in carried]:
+    del sys.modules[module]
 sys.path[:] = [folder, *(path for path in sys.path if "encoder-book-" not in path)]
 print("The Encoder, Taken Apart, code %(fingerprint)s")'''
-
-
-def mentioned(text):
-    """Return the file names that a module, a script or a cell asks for."""
-    modules = re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE)
-    files = re.findall(r"\w+\.(?:js|css|json)\b", text)
-    return {f"{name}.py" for name in modules} | set(files)
-
-
-def needed(folder, text):
-    """Return the files of a folder that a notebook needs, directly or through others.
-
-    The tools are always among them: a reader may turn them on a module of their own.
-    """
-    files = {path.name: path for path in folder.rglob("*") if path.is_file()}
-    wanted, found = mentioned(text) | TOOLS, set()
-    while names := (wanted & files.keys()) - found:
-        found |= names
-        for name in names:
-            wanted |= mentioned(files[name].read_text(encoding="utf-8"))
-    return sorted(files[name] for name in found)
 
 
 def pack(folder, paths):

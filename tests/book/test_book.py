@@ -1,8 +1,6 @@
 """Promises about the built book and the files around it, checked without a browser."""
 
-import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +14,10 @@ import pytest
 import yaml
 from axis_role import axis_role
 from bs4 import BeautifulSoup
-from conftest import CHAPTERS, PAGES, ROOT
+from conftest import PAGES, ROOT
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles
-from notebooks import code_cells
-from standalone import needed, setup_cell, standalone
-from standalone import point_buttons as point_to_copy
 
 each_page = pytest.mark.parametrize("name", PAGES)
 
@@ -145,91 +140,6 @@ def test_without_a_repository_no_button_is_dead(monkeypatch):
 )
 def test_only_a_remote_on_github_gives_buttons(remote, url):
     assert buttons.github_url(remote) == url
-
-
-# Stand-alone copies
-
-
-def run_copy(source, folder):
-    """Run a setup cell in an empty folder, then use code, script and weights of it."""
-    program = f"{source}\nimport encoder, views, lab\nprint(encoder.__file__)"
-    return subprocess.run(
-        [sys.executable, "-"],
-        input=program,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests/offline")},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_a_copy_differs_from_its_chapter_in_the_setup_cell_alone(tmp_path):
-    for path in CHAPTERS:
-        chapter = nbformat.read(path, as_version=4)
-        copy = standalone(path, tmp_path)
-        changed = [a.source for a, b in zip(chapter.cells, copy.cells) if a != b]
-        assert changed == [code_cells(path)[0].source]
-
-
-def test_a_copy_brings_its_code_anywhere_and_runs_twice(tmp_path):
-    source = setup_cell(ROOT / "code", "import lab")
-    result = run_copy(f"{source}\n{source}", tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "encoder-book-" in result.stdout.splitlines()[-1]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_newer_copy_beats_the_one_that_ran_before(tmp_path):
-    shutil.copytree(ROOT / "code", tmp_path / "old")
-    (tmp_path / "old/encoder.py").write_text("old = True\n")
-    old = setup_cell(tmp_path / "old", "import lab")
-    new = setup_cell(ROOT / "code", "import lab")
-    program = f"{old}\nimport encoder\n{new}\nimport encoder\nencoder.attention"
-    assert run_copy(program, tmp_path).returncode == 0
-
-
-def test_a_copy_carries_the_tools_and_what_its_cells_ask_for():
-    bare = {path.name for path in needed(ROOT / "code", "")}
-    assert {"encoder.py", "tracer.py", "doctor.py", "views.py"} <= bare
-    assert {"shape_tracer.js", "shape_math.js", "axes.css"} <= bare
-    assert not {"train.py", "pitfalls.py", "workbook.py"} & bare
-    more = {path.name for path in needed(ROOT / "code", "from exercises import check")}
-    assert {"exercises.py", "workbook.py"} <= more - bare
-
-
-def test_the_same_code_gives_the_same_copy():
-    assert setup_cell(ROOT / "code") == setup_cell(ROOT / "code")
-
-
-def test_the_download_button_of_a_chapter_gives_its_copy(book):
-    for path in [path for path in CHAPTERS if path.stem != "ledger"]:
-        page = soup(book, f"chapters/{path.stem}.html")
-        button = page.select_one("a.btn-download-source-button")
-        assert button["href"] == f"../standalone/{path.stem}.ipynb"
-        assert (book / "standalone" / path.name).is_file()
-
-
-def test_the_ledger_reads_the_whole_book_and_offers_no_lone_copy(book):
-    page = soup(book, "chapters/ledger.html")
-    assert page.select("a.btn-download-source-button") == []
-    assert not (book / "standalone/ledger.ipynb").exists()
-
-
-def test_the_colab_button_of_a_fork_opens_the_copy_that_the_fork_published():
-    theme = {"repository_url": "https://github.com/ada/fork"}
-    environment = SimpleNamespace(
-        found_docs={"chapters/a"}, doc2path=lambda name: f"{name}.ipynb"
-    )
-    app = SimpleNamespace(
-        env=environment, config=SimpleNamespace(html_theme_options=theme)
-    )
-    launch = {"label": "launch-buttons", "buttons": []}
-    context = {"header_buttons": [launch], "pathto": None}
-    point_to_copy(app, "chapters/a", "page.html", context, None)
-    assert [button["url"] for button in launch["buttons"]] == [
-        "https://colab.research.google.com/github/ada/fork/blob/gh-pages/"
-        "standalone/a.ipynb"
-    ]
 
 
 # The files around the book

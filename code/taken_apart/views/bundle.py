@@ -21,21 +21,26 @@ def source(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def modules(path: Path) -> list[Path]:
+    """Return an ES module and those it imports, each after what it needs itself."""
+    found: dict[Path, None] = {}
+
+    def add(path):
+        for needed in IMPORT.findall(source(path)):
+            file = Path(os.path.normpath(path.parent / needed))
+            if file not in found:
+                add(file)
+        found[path] = None
+
+    add(path)
+    return list(found)
+
+
 @functools.cache
 def es_module(path: Path) -> str:
     """Join an ES module and those it imports, in order, as one without imports."""
-    parts = {}
-
-    def add(path):
-        text = source(path)
-        for needed in IMPORT.findall(text):
-            file = Path(os.path.normpath(path.parent / needed))
-            if file not in parts:
-                add(file)
-        parts[path] = IMPORT.sub("", text)
-
-    add(path)
-    joined = re.sub(r"^export (?!default)", "", "".join(parts.values()), flags=re.M)
+    text = "".join(IMPORT.sub("", source(file)) for file in modules(path))
+    joined = re.sub(r"^export (?!default)", "", text, flags=re.M)
     return re.sub(r"(?<!\w)\((\w+)\)=>", r"\1=>", without_space(JS_SPACE, joined))
 
 
