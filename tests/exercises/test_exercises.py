@@ -8,7 +8,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from book.exercises import EXERCISES, alike, check, kill_table, outcome
+from book.exercises import EXERCISES, check, kill_table
+from book.exercises.verdict import outcome, same_outcome
 from conftest import CHAPTERS, NUMBERED, ROOT
 from notebooks import code_cells, prose
 from torch import nn
@@ -43,7 +44,7 @@ def test_no_two_mistakes_of_an_exercise_give_the_same_results(name):
         for mutant in exercise.mutants.values()
     ]
     for i, one in enumerate(results):
-        assert not any(all(map(alike, one, other)) for other in results[:i])
+        assert not any(all(map(same_outcome, one, other)) for other in results[:i])
 
 
 def test_the_kill_table_leaves_no_mutant_alive():
@@ -148,7 +149,7 @@ def unpack_by_loop(weight, n_heads, layout):
     if layout == "roles first":
         return weight.chunk(3)
     heads = [head.chunk(3) for head in weight.chunk(n_heads)]
-    return tuple(torch.cat(role) for role in zip(*heads))
+    return tuple(torch.cat(role) for role in zip(*heads, strict=True))
 
 
 def unpack_as_one_tensor(weight, n_heads, layout):
@@ -216,7 +217,9 @@ def convert_as_list(attention_mask):
 
 
 def max_by_loops(hidden, is_pad):
-    return torch.stack([h[~p].max(dim=0).values for h, p in zip(hidden, is_pad)])
+    return torch.stack(
+        [h[~p].max(dim=0).values for h, p in zip(hidden, is_pad, strict=True)]
+    )
 
 
 def max_by_where(hidden, is_pad):
@@ -289,7 +292,7 @@ def leaks_by_noise(model, ids, is_pad):
 
 
 def leaks_by_sentence(model, ids, is_pad):
-    for row, hidden in zip(ids, is_pad):
+    for row, hidden in zip(ids, is_pad, strict=True):
         rows, masks = row.repeat(len(ids), 1), hidden.repeat(len(ids), 1)
         other = rows.masked_fill(masks, 7)
         pair = words_of(model, rows, masks), words_of(model, other, masks)
@@ -306,7 +309,7 @@ def leaks_by_index(model, ids, is_pad):
 
 
 def alone_by_list(model, ids, is_pad):
-    pairs = zip(ids.split(1), is_pad.split(1))
+    pairs = zip(ids.split(1), is_pad.split(1), strict=True)
     apart = torch.cat([words_of(model, *pair) for pair in pairs])
     return torch.allclose(words_of(model, ids, is_pad), apart, rtol=0, atol=1e-4)
 

@@ -1,0 +1,230 @@
+"""What is said of a solution: right, a known mistake by its name, or where it fails.
+
+`outcome` calls a function on copies of a case, `find_faults` compares what came out
+with the reference, `recognise` looks for a known mistake that gives the same results.
+"""
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .exercise import Exercise
+
+Cases = dict[str, tuple]  # the arguments of each call, by the name of the case
+Results = dict[str, Any]  # what a function made of each
+NOT_YET = (None, ..., NotImplemented)
+# Half precision keeps three digits, and correct solutions round in different places.
+TOLERANCE = {torch.float16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-9}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a solution: `passed`, and the sentences that a notebook shows."""
+
+    passed: bool
+    text: str
+
+    def __repr__(self) -> str:
+        return fill(self.text, width=76)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The error that took the place of a result."""
+
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+def judge(exercise: Exercise, yours: Any) -> Verdict:
+    """Try a solution on all cases of an exercise, and say how it did."""
+    passed, said = assess(exercise, yours)
+    return Verdict(passed, f"{exercise.name}: {said}")
+
+
+def assess(exercise: Exercise, yours: Any) -> tuple[bool, str]:
+    if not_yet(yours):
+        return False, "not yet"
+    if not callable(yours):
+        return False, f"give the function itself, not what it returns ({kind(yours)})."
+    cases = exercise.cases()
+    results = {case: outcome(yours, args) for case, args in cases.items()}
+    if not_yet(next(iter(results.values()))):
+        return False, "not yet"
+    faults = find_faults(exercise, cases, results)
+    if not any(faults.values()):
+        return True, f"right. Tried on {listed(cases)}."
+    if mistake := recognise(exercise, cases, results, faults):
+        return False, f"not right yet. {mistake}"
+    return False, describe(faults)
+
+
+def outcome(function: Callable, args: tuple) -> Any:
+    """Call a function on copies: return its result, or what it raised instead."""
+    copies = deepcopy(args)
+    try:
+        result = function(*copies)
+    except NotImplementedError:
+        return NotImplemented
+    except Exception as error:  # whatever a reader's function does, it is said
+        message = str(error).strip().split("\n")[0]
+        return Raised(type(error).__name__, message[:200].rstrip())
+    return Raised("in place", "") if changed(copies, args) else result
+
+
+def changed(copies: tuple, args: tuple) -> bool:
+    pairs = zip(copies, args, strict=True)
+    return any(not torch.equal(c, a) for c, a in pairs if isinstance(a, Tensor))
+
+
+def not_yet(result: Any) -> bool:
+    return any(result is nothing for nothing in NOT_YET)
+
+
+def find_faults(exercise: Exercise, cases: Cases, results: Results) -> dict[str, str]:
+    """Return what is wrong with the result of each case, "" where it is right."""
+    wanted = {case: exercise.reference(*deepcopy(args)) for case, args in cases.items()}
+    return {case: fault(exercise, results[case], wanted[case]) for case in cases}
+
+
+def fault(exercise: Exercise, result: Any, wanted: Any) -> str:
+    if isinstance(result, Raised):
+        return complaint(exercise, result)
+    if said := misfit(result, wanted):
+        return said
+    same = same_outcome(exercise.judged(result), exercise.judged(wanted))
+    return "" if same else difference(result, wanted)
+
+
+def complaint(exercise: Exercise, raised: Raised) -> str:
+    if raised.kind == "in place":
+        return "the function changes its arguments: work on a copy"
+    return f"the call {exercise.call} raised {raised}"
+
+
+def misfit(result: Any, wanted: Any) -> str:
+    """Say in which way a result has not the form of the wanted one, or ""."""
+    if isinstance(wanted, tuple):
+        if not isinstance(result, tuple | list) or len(result) != len(wanted):
+            return f"you returned {kind(result)}, wanted {kind(wanted)}"
+        return first_said(misfit, result, wanted)
+    if isinstance(wanted, Tensor) and isinstance(result, Tensor):
+        if result.shape != wanted.shape:
+            shapes = tuple(result.shape), tuple(wanted.shape)
+            return "you returned shape {}, wanted {}".format(*shapes)
+    elif type(plain(result)) is not type(wanted):
+        return f"you returned {kind(result)}, wanted {kind(wanted)}"
+    return ""
+
+
+def difference(result: Any, wanted: Any) -> str:
+    """Say what is wrong with a result of the right form, or ""."""
+    if same_outcome(result, wanted):
+        return ""
+    if isinstance(wanted, tuple):
+        return first_said(difference, result, wanted)
+    if isinstance(wanted, Tensor):
+        if result.dtype != wanted.dtype:
+            return f"you returned {result.dtype}, wanted {wanted.dtype}"
+        if result.isnan().any():
+            return "the result holds nan"
+    return "the result is another"
+
+
+def first_said(compare: Callable, results: tuple, wanted: tuple) -> str:
+    """Return what `compare` says of the first part that it says something of."""
+    said = enumerate(map(compare, results, wanted))
+    return next((f"of result {i}, {words}" for i, words in said if words), "")
+
+
+def same_outcome(one: Any, other: Any) -> bool:
+    """Are these two outcomes the same, up to rounding and with nan equal to nan?"""
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(same_outcome, one, other))
+    if isinstance(one, Raised) and isinstance(other, Raised):
+        return one.kind == other.kind
+    one, other = plain(one), plain(other)
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        near = TOLERANCE.get(one.dtype, 0.0)
+        return torch.allclose(one, other, rtol=near, atol=near, equal_nan=True)
+    return type(one) is type(other) and bool(one == other)
+
+
+def plain(result: Any) -> Any:
+    """Return the Python number in a tensor without axes, and any tensor on the CPU."""
+    if isinstance(result, Tensor):
+        return result.cpu() if result.dim() else result.item()
+    return result
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Tensor):
+        return "a tensor"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def recognise(
+    exercise: Exercise, cases: Cases, results: Results, faults: dict[str, str]
+) -> str:
+    """Return the known mistake that gives these results, or ""."""
+    agreed = {
+        mistake: {
+            case: same_outcome(results[case], outcome(mutant, args))
+            for case, args in cases.items()
+        }
+        for mistake, mutant in exercise.mutants.items()
+    }
+    for mistake, same in agreed.items():
+        if all(same.values()):
+            return mistake
+    return among_others(results, faults, agreed)
+
+
+def among_others(
+    results: Results, faults: dict[str, str], agreed: dict[str, dict[str, bool]]
+) -> str:
+    """Return the known mistake in the first wrong result, if it has others beside it.
+
+    A tensor does not agree by chance, as a number or a truth value may.
+    """
+    case = next(case for case, said in faults.items() if said)
+    found = [mistake for mistake, same in agreed.items() if same[case]]
+    if not found or not isinstance(results[case], Tensor | tuple | list):
+        return ""
+    nearest = max(found, key=lambda mistake: sum(agreed[mistake].values()))
+    return f"There is more than one mistake. On {case}: {nearest}"
+
+
+def describe(faults: dict[str, str]) -> str:
+    right = [case for case, said in faults.items() if not said]
+    case, said = next(pair for pair in faults.items() if pair[1])
+    good = f"Right on {listed(right)}, but on " if right else "On "
+    return f"not right yet. {good}{case}, {said}."
+
+
+def listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def given_away(exercise: Exercise, mutant: Callable) -> str:
+    """Return the first input on which a mutant is not the reference, or ""."""
+    cases = exercise.cases()
+    results = {case: outcome(mutant, args) for case, args in cases.items()}
+    faults = find_faults(exercise, cases, results)
+    return next((case for case, said in faults.items() if said), "")
