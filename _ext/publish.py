@@ -42,17 +42,21 @@ def address(url):
     return f"https://{host}/" + ("" if name.lower() == host else f"{name}/") + edition()
 
 
+def citation(folder):
+    return yaml.safe_load(Path(folder, "CITATION.cff").read_text(encoding="utf-8"))
+
+
 def imprint(folder):
     """Return the version and the day of its last change, the same at every build."""
-    citation = yaml.safe_load(Path(folder, "CITATION.cff").read_text(encoding="utf-8"))
-    text = f"Version {citation['version']}, {citation['date-released']}"
+    cited = citation(folder)
+    text = f"Version {cited['version']}, {cited['date-released']}"
     git = ["git", "-C", str(folder), "log", "-1", "--format=%cs (%h)"]
     try:
         done = subprocess.run(git, capture_output=True, text=True)
     except FileNotFoundError:  # no git here
         return text
     if done.stdout:
-        text = f"Version {citation['version']}, {done.stdout.strip()}"
+        text = f"Version {cited['version']}, {done.stdout.strip()}"
     return f"{text}, edition {edition().rstrip('/')}" if edition() else text
 
 

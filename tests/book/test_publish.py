@@ -245,7 +245,9 @@ def test_every_page_ends_with_version_and_day(book):
 def test_other_projects_can_link_to_functions_and_words(book):
     with open(book / "objects.inv", "rb") as file:
         inventory = InventoryFile.load(file, "", lambda base, uri: uri)
-    assert "tracer.trace" in inventory["py:function"] and inventory["std:term"]
+    assert (
+        "taken_apart.tracer.trace" in inventory["py:function"] and inventory["std:term"]
+    )
 
 
 class Site(SimpleHTTPRequestHandler):

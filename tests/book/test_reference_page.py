@@ -16,7 +16,7 @@ from taken_apart.tracer import trace
 
 PAGE = (ROOT / "chapters/reference.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```\{code-block\} pycon\n(.*?)^```", PAGE, re.S | re.M)
-LISTED = re.findall(r"currentmodule:: (\w+)\n(.*?)^```", PAGE, re.S | re.M)
+LISTED = re.findall(r"currentmodule:: ([\w.]+)\n(.*?)^```", PAGE, re.S | re.M)
 
 
 def test_every_example_gives_what_the_page_shows():
@@ -32,9 +32,12 @@ def test_every_example_gives_what_the_page_shows():
 
 
 def test_every_tool_has_an_example_and_its_docstrings():
-    tools = "encoder packed tracer doctor witnesses views exercises claims".split()
-    assert [module for module, _ in LISTED] == tools
-    assert len(EXAMPLES) == len(tools)
+    titles = re.findall(r"^## (\S+)\n", PAGE, re.M)
+    assert len(EXAMPLES) == len(titles) == len(LISTED)
+    for title, (module, _) in zip(titles, LISTED, strict=True):
+        assert module.startswith(title)
+    modules = {module for module, _ in LISTED}
+    assert {f"taken_apart.{tool}" for tool in ("tracer", "doctor", "views")} <= modules
 
 
 @pytest.mark.parametrize(("name", "entries"), LISTED, ids=[name for name, _ in LISTED])
@@ -53,11 +56,14 @@ def test_the_names_that_the_page_gives_rows_and_findings_are_theirs():
 
 
 def test_five_lines_trace_and_diagnose_a_module_of_another_project(tmp_path):
-    shutil.copytree(ROOT / "code", tmp_path / "encoder-book/code")
+    """With the folder of the package alone, as an installed one has it."""
+    shutil.copytree(ROOT / "code/taken_apart", tmp_path / "taken_apart")
     lines = re.search(r":name: five-lines\n\n(.*?)^```", PAGE, re.S | re.M)[1]
     assert len(lines.splitlines()) == 5
-    given = "import torch\nmodel, x = torch.nn.Linear(4, 8), torch.ones(3, 5, 4)\n"
-    (tmp_path / "mine.py").write_text(given + lines)
+    given = lines.replace("model = ...", "import torch; model = torch.nn.Linear(4, 8)")
+    (tmp_path / "mine.py").write_text(
+        given.replace("x = ...", "x = torch.ones(3, 5, 4)")
+    )
     command = [sys.executable, "mine.py"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -66,7 +72,7 @@ def test_five_lines_trace_and_diagnose_a_module_of_another_project(tmp_path):
 
 def test_the_built_page_shows_the_docstrings(book):
     html = (book / "chapters/reference.html").read_text(encoding="utf-8")
-    for anchor in ("encoder.attention", "doctor.diagnose", "views.AttentionMap.live"):
+    for anchor in ("encoder.attention", "taken_apart.doctor.diagnose"):
         assert f'id="{anchor}"' in html
     assert "never nan" in html and "activation=&lt;" not in html
 

@@ -25,7 +25,9 @@ def hand_in(tmp_path):
     def hand_in(*sources, name="ada.ipynb"):
         setup = 'raise RuntimeError("the reader\'s own copy of the code")'
         titled = f"# @title Setup: unpack the book's code\n{setup}"
-        cells = map(new_code_cell, [titled, "from exercises import check", *sources])
+        cells = map(
+            new_code_cell, [titled, "from book.exercises import check", *sources]
+        )
         notebook = new_notebook(cells=[new_markdown_cell(ASK), *cells])
         nbformat.write(notebook, tmp_path / name)
         return tmp_path / name
@@ -59,7 +61,7 @@ def test_each_exercise_of_a_notebook_gets_one_grade(hand_in):
 
 def test_a_cell_that_never_ends_costs_the_rest_and_keeps_what_came_before(hand_in):
     path = hand_in(f"{RIGHT}\n{ASK}", "while True: pass", 'check("attention", None)')
-    assert passed(grade.grade(path, timeout=4)) == {"is_map": True, "attention": False}
+    assert passed(grade.grade(path, timeout=9)) == {"is_map": True, "attention": False}
 
 
 def test_the_command_prints_a_table_and_goes_on_after_what_is_no_notebook(
@@ -70,10 +72,7 @@ def test_the_command_prints_a_table_and_goes_on_after_what_is_no_notebook(
     assert grade.main(list(map(str, paths))) == 1
     printed, complained = capsys.readouterr()
     (row,) = csv.DictReader(io.StringIO(printed))
-    assert (row["notebook"], row["exercise"], row["passed"]) == (
-        *("bob.ipynb", "is_map"),
-        "1",
-    )
+    assert list(row.values())[:3] == ["bob.ipynb", "is_map", "1"]
     assert "essay.ipynb is not a notebook" in complained
 
 

@@ -81,13 +81,13 @@ def run(notebook, folder, timeout):
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from nbformat.v4 import new_code_cell
 
-    code, file = str(Path(__file__).parent.resolve()), str(Path(folder, VERDICTS))
+    code, file = str(Path(__file__).resolve().parents[2]), str(Path(folder, VERDICTS))
     setup = new_code_cell(SETUP.format(code=code, file=file))
     cells = [cell for cell in notebook.cells if not is_setup(cell)]
     notebook.cells = [setup, *cells]
     client = NotebookClient(
         notebook,
-        timeout=timeout,
+        timeout_func=lambda cell: None if cell is setup else timeout,
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": folder}},
