@@ -15,8 +15,7 @@ import pytest
 import torch
 from doctor_cases import BROKEN, PADDING, RIGHT, Heads, Layer, Reader, tokens, words
 from taken_apart import doctor
-from taken_apart.doctor import Finding, diagnose
-from taken_apart.doctor.exam import CHAPTERS
+from taken_apart.doctor import CHAPTERS, Finding, diagnose
 from taken_apart.doctor.probes.kit import found, probe
 from torch import nn
 
@@ -187,7 +186,12 @@ def test_a_probe_is_added_in_a_few_lines(monkeypatch):
     def only_positive(exam):
         """Is every output positive?"""
         if bool((exam.output > 0).all()):
-            yield found("notebook / display", "note", "All is positive", "min > 0")
+            yield found(
+                "notebook / display",
+                "note",
+                title="All is positive",
+                evidence="min > 0",
+            )
 
     monkeypatch.setattr(doctor, "PROBES", [only_positive])
     diagnosis = diagnose(nn.ReLU(), torch.ones(2, 3))

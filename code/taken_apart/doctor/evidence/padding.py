@@ -1,59 +1,70 @@
-"""How padding and order are seen: by each attention, by the output; for the probes."""
+"""How padding and order are seen: by each attention, and by the output."""
+
+from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..exam import PEN, differ
-from .residual_stream import tables
-from .tensor_flow import SDPA, Attention
-from .token_changes import meeting, sample_marks
+from ..exam import Exam, Swap
+from ..inputs import HIDDEN
+from ..numbers import differ
+from .attentions import SDPA, Attention
+from .position_tables import position_tables
+from .token_changes import token_pairing
+from .token_labels import sample_marks
 
 # --- what attention does with padding ------------------------------------------------
 
 
 @dataclass
-class View:
-    """How one attention treats padding: shares of the weight of real queries."""
+class PaddingView:
+    """How one attention treats padding."""
 
     attention: Attention
-    on_pads: float
-    hidden: int  # how many weights between real queries and real keys are 0
-    queries_hidden: bool
+    on_padding: float  # the share of real queries' weight that padded keys get
+    n_hidden: int  # how many weights between real queries and real keys are 0
+    hides_queries: bool
 
 
-def view_of_padding(exam, attention) -> View | None:
+def padding_view(exam: Exam, attention: Attention) -> PaddingView | None:
     """Measure how much real queries look at padding; None where axes are unclear."""
-    weights, keys = by_sample(exam, attention), keys_of(exam, attention)
-    if weights is None or keys is None:
+    weights, padded_keys = by_sample(exam, attention), padding_of_keys(exam, attention)
+    if weights is None or padded_keys is None:
         return None
-    keys = keys[:, None, None, :]
+    keys = padded_keys[:, None, None, :]  # as weights: (B, H, Tq, Tk)
     real = torch.ones_like(weights[:, :1, :, :1], dtype=torch.bool)
-    if weights.shape[-2] == exam.pads.shape[1]:
-        real = ~exam.pads[:, None, :, None]
-    on_pads = (weights * keys).sum(-1, keepdim=True)
-    partly = exam.pads.any(1) & ~exam.pads.all(1)
+    if weights.shape[-2] == exam.padding.shape[1]:
+        real = ~exam.padding[:, None, :, None]
+
+    on_padding = (weights * keys).sum(-1, keepdim=True)
+    # Samples without padding, or with nothing else, would only dilute the mean.
+    partly = exam.padding.any(1) & ~exam.padding.all(1)
     usable = real & partly[:, None, None, None] & (weights.sum(-1, keepdim=True) > 0)
     if not usable.any():
         return None
-    hidden = int((weights[(real & ~keys).expand_as(weights)] < 1e-12).sum())
-    share = on_pads[usable.expand_as(on_pads)].mean().item()
-    return View(attention, share, hidden, flat(weights, exam.pads))
+    return PaddingView(
+        attention,
+        on_padding=on_padding[usable.expand_as(on_padding)].mean().item(),
+        n_hidden=int((weights[(real & ~keys).expand_as(weights)] < 1e-12).sum()),
+        hides_queries=queries_without_choice(weights, exam.padding),
+    )
 
 
-def flat(weights, pads) -> bool:
-    """Say whether padded queries, and only they, have no choice among keys."""
-    if weights.shape[-2] != pads.shape[1]:
+def queries_without_choice(weights: Tensor, padding: Tensor) -> bool:
+    """Say whether padded queries, and only they, have the same weight on all keys."""
+    if weights.shape[-2] != padding.shape[1]:
         return False
-    spread = weights.float().nan_to_num(0).std(-1) < 1e-6
-    rows = pads[:, None, :].expand_as(spread)
-    return bool(spread[rows].all()) and not bool(spread[~rows].any())
+    uniform = weights.float().nan_to_num(0).std(-1) < 1e-6
+    rows = padding[:, None, :].expand_as(uniform)
+    return bool(uniform[rows].all()) and not bool(uniform[~rows].any())
 
 
-def by_sample(exam, attention) -> Tensor | None:
+def by_sample(exam: Exam, attention: Attention) -> Tensor | None:
     """Return the weights that met the values as (B, H, Tq, Tk), or None."""
     used, n = attention.used.float(), exam.sequence.n_samples
     if used.dim() == 2 and n == 1:
@@ -67,33 +78,34 @@ def by_sample(exam, attention) -> Tensor | None:
     return None
 
 
-def heads_in_front(exam, attention) -> bool:
+def heads_in_front(exam: Exam, attention: Attention) -> bool:
     """Say whether heads were folded into axis 0 in front of samples, not behind."""
     if exam.sequence.n_samples < 2 or attention.mix.value.dim() != 3:
         return False
     return sample_marks(exam, attention, 0)[:2].tolist() == [1, 2]
 
 
-def keys_of(exam, attention) -> Tensor | None:
+def padding_of_keys(exam: Exam, attention: Attention) -> Tensor | None:
     """Return padding (B, Tk); further keys, like CLS or registers, are no padding."""
-    front, back = company(exam, attention)
+    front, back = extra_keys(exam, attention)
     if front < 0 or back < 0:
         return None
-    return nn.functional.pad(exam.pads, (front, back), value=False)
+    return nn.functional.pad(exam.padding, (front, back), value=False)
 
 
-def company(exam, attention) -> tuple[int, int]:
+def extra_keys(exam: Exam, attention: Attention) -> tuple[int, int]:
     """Return how many keys stand in front of the tokens, and how many behind them."""
-    spare = attention.used.shape[-1] - exam.sequence.n_tokens
-    met = meeting(exam) if exam.sequence.n_samples > 1 else None
-    front = met.shift if met is not None and met.axis == "tokens" else spare
-    return front, spare - front
+    extra = attention.used.shape[-1] - exam.sequence.n_tokens
+    pairing = token_pairing(exam) if exam.sequence.n_samples > 1 else None
+    known = pairing is not None and pairing.axis == "tokens"
+    front = pairing.shift if known else extra
+    return front, extra - front
 
 
 # --- how it is masked ----------------------------------------------------------------
 
 
-def float_mask(attention) -> bool:
+def adds_float_mask(attention: Attention) -> bool:
     """Say whether a mask of zeros and ones was added to the scores."""
     if attention.step.op == SDPA:
         added = [attention.step.given(3, "attn_mask")]
@@ -103,33 +115,33 @@ def float_mask(attention) -> bool:
     return any(t.detach().unique().tolist() in ([0, 1], [1]) for t in added)
 
 
-def times_mask(attention) -> bool:
+def multiplies_mask(attention: Attention) -> bool:
     """Say whether scores were multiplied by truth values."""
     factors = [t for s in attention.path[:-1] if s.op == "mul" for t in s.inputs]
     factors = [t.detach() for t in factors if t.dim() > 1]
     return any(t.unique().tolist() in ([0, 1], [False, True]) for t in factors)
 
 
-def weights_after(attention) -> bool:
+def masks_weights(attention: Attention) -> bool:
     """Say whether weights were set to 0 between the softmax and the values."""
     if attention.used is attention.weights:
         return False
     return bool(((attention.used == 0) & (attention.weights > 0)).any())
 
 
-def weak_fill(attention) -> float | None:
+def weak_fill(attention: Attention) -> float | None:
     """Return the number that hides too little, if scores are filled with one."""
     for step in attention.path[:-1]:
         value = step.given(2, "value")
         if step.op == "masked_fill" and isinstance(value, Tensor):
             value = value.item()
-        if step.op == "masked_fill" and value is not None and value > PEN * 100:
+        if step.op == "masked_fill" and value is not None and value > HIDDEN * 100:
             filled = step.value == value
             return float(value) if filled.any() else None
     return None
 
 
-def compares_ids(exam) -> bool:
+def compares_ids(exam: Exam) -> bool:
     """Say whether the call makes a mask: compares something with a number."""
     return any(s.op in ("eq", "ne", "gt") for s in exam.flow.steps)
 
@@ -137,62 +149,59 @@ def compares_ids(exam) -> bool:
 # --- what the output does with padding -----------------------------------------------
 
 
-def change_of_padding(exam):
-    """Return (how far real outputs move under other padding, are they pooled)."""
-    variants = [swap for swap in padding_variants(exam) if swap]
-    plain = exam.run()  # by the same path as the variants, fast where torch's is
-    for swap in variants:
+def effect_of_padding(exam: Exam) -> float:
+    """Return how far the outputs of real tokens move under other padding."""
+    plain = exam.fast_outputs  # by the same path as the variants
+    for swap in padding_variants(exam):
         out = exam.run(swap)
         if not out or not plain or out[0].shape != plain[0].shape:
             continue
-        far = apart_where_real(exam, plain[:1], out[:1])
-        pooled = tokens_axis(exam, exam.output) is None
-        if far:
-            return far, pooled
-    return (0.0, False) if variants else None
+        distance = apart_where_real(exam, plain[:1], out[:1])
+        if distance:
+            return distance
+    return 0.0
 
 
-def padding_variants(exam):
+def padding_variants(exam: Exam) -> Iterator[Swap]:
     """Yield swaps that change what padding holds, or how much of it there is."""
-    seq, pads = exam.sequence, exam.pads
-    x = seq.tensor
+    seq, padding, x = exam.sequence, exam.padding, exam.sequence.tensor
     if not seq.is_ids:
-        where = pads.T if seq.batch == 1 else pads
+        where = padding.T if seq.batch == 1 else padding
         where = where.unsqueeze(1 if seq.token == 2 else 2).expand_as(x)
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(5)).to(x)
         yield {x: torch.where(where, 3 * noise, x)}
         return
-    unreal = {*exam.pad_ids, *x[pads].unique().tolist()}
+    unreal = {*exam.pad_ids, *x[padding].unique().tolist()}
     real = [i for i in x.unique().tolist() if i not in unreal]
     if exam.masks and real:
-        other = torch.where(pads, torch.full_like(x, real[0]), x)
+        other = torch.where(padding, torch.full_like(x, real[0]), x)
         yield {x: other}
     elif not exam.masks:  # the module makes its own mask: give it more padding
-        pad = int(x[pads][0])
-        left = bool(pads[:, 0].any()) and not bool(pads[:, -1].any())
-        if left and tables(exam):
+        pad = int(x[padding][0])
+        left = bool(padding[:, 0].any()) and not bool(padding[:, -1].any())
+        if left and position_tables(exam):
             return  # more of it would move the tokens to other positions
         yield {x: nn.functional.pad(x, (3, 0) if left else (0, 3), value=pad)}
 
 
-def tokens_axis(exam, out) -> int | None:
+def tokens_axis(exam: Exam, out: Tensor) -> int | None:
     """Return the axis of an output that has one entry a token, None if it is pooled."""
     seq = exam.sequence
     longer = seq.n_tokens
     if exam.attentions:
-        longer += max(0, sum(company(exam, exam.attentions[0])))
+        longer += max(0, sum(extra_keys(exam, exam.attentions[0])))
     for length in (seq.n_tokens, longer):
         for axis in (seq.token, 1, 0, 2):
-            there = 1 < out.dim() > axis != seq.batch
+            there = out.dim() > max(1, axis) and axis != seq.batch
             if there and out.shape[axis] == length:
                 return axis
     return None
 
 
-def apart_where_real(exam, left, right) -> float:
+def apart_where_real(exam: Exam, left: list[Tensor], right: list[Tensor]) -> float:
     """Return how far outputs lie apart at real tokens, 0 if only by rounding."""
     far = 0.0
-    for one, two in zip(left, right):
+    for one, two in zip(left, right, strict=False):
         if one.shape != two.shape:
             return math.inf
         moved = differ(one, two, exam.tolerance)
@@ -203,38 +212,38 @@ def apart_where_real(exam, left, right) -> float:
     return far
 
 
-def real_entries(exam, out) -> Tensor:
+def real_entries(exam: Exam, out: Tensor) -> Tensor:
     """Return where an output is of real tokens, in a shape that fits to it."""
-    axis, batch, pads = tokens_axis(exam, out), exam.sequence.batch, exam.pads
-    if axis is None or pads is None:  # attention may know which keys are real
-        axis, pads = (1 - batch if batch in (0, 1) else 0), keys_hidden(exam)
-        if out.dim() < 3 or pads is None or pads.shape[1] != out.shape[axis]:
+    axis, batch, padding = tokens_axis(exam, out), exam.sequence.batch, exam.padding
+    if axis is None or padding is None:  # attention may know which keys are real
+        axis, padding = (1 - batch if batch in (0, 1) else 0), hidden_keys(exam)
+        if out.dim() < 3 or padding is None or padding.shape[1] != out.shape[axis]:
             return torch.ones([1] * out.dim(), dtype=torch.bool)
-    keep = ~pads
+    keep = ~padding
     if out.shape[axis] > keep.shape[1]:
-        keep = nn.functional.pad(keep, company(exam, exam.attentions[0]), value=True)
+        keep = nn.functional.pad(keep, extra_keys(exam, exam.attentions[0]), value=True)
     shape = [1] * out.dim()
     shape[batch], shape[axis] = keep.shape
     return (keep.T if batch > axis else keep).reshape(shape)
 
 
-def keys_hidden(exam) -> Tensor | None:
+def hidden_keys(exam: Exam) -> Tensor | None:
     """Return (B, Tk), True where no query of the first attention sees a key."""
     weights = by_sample(exam, exam.attentions[0]) if exam.attentions else None
     return None if weights is None else (weights < 1e-12).all(1).all(1)
 
 
-def real_queries(exam, dead) -> bool:
+def real_queries(exam: Exam, dead: Tensor) -> bool:
     """Say whether queries without a key are more than those of padding."""
-    if exam.sequence is None or exam.pads is None:
+    if exam.sequence is None or exam.padding is None:
         return True
-    if dead.shape[-1] != exam.pads.shape[1] or len(dead) % len(exam.pads):
+    if dead.shape[-1] != exam.padding.shape[1] or len(dead) % len(exam.padding):
         return True
-    rows = dead.reshape(len(exam.pads), -1, dead.shape[-1]).any(1)
-    return bool((rows & ~exam.pads).any())
+    rows = dead.reshape(len(exam.padding), -1, dead.shape[-1]).any(1)
+    return bool((rows & ~exam.padding).any())
 
 
-def rows_are_dead(attention, wrong) -> bool:
+def rows_are_dead(attention: Attention, wrong: Tensor) -> bool:
     """Say whether the rows that do not sum to 1 are those of queries without keys."""
     return bool((attention.used[wrong] == 0).all())
 
@@ -242,7 +251,7 @@ def rows_are_dead(attention, wrong) -> bool:
 # --- causality -----------------------------------------------------------------------
 
 
-def triangle(attention) -> str:
+def triangle(attention: Attention) -> str:
     """Return "causal", "reversed" or "peeks" where weights have that shape, else ""."""
     weights = attention.used.float().nan_to_num(0)
     n = weights.shape[-1]
@@ -259,20 +268,20 @@ def triangle(attention) -> str:
     return "peeks" if above and below and not far and bool(low) else ""
 
 
-def deaf_output(exam) -> str:
-    """Say which tokens a pooled output cannot hear; "" if it hears all."""
+def first_token_only(exam: Exam) -> bool:
+    """Say whether a pooled output depends on no token but the first."""
     if exam.output is None or tokens_axis(exam, exam.output) is not None:
-        return ""
-    n = exam.sequence.n_tokens
-    heard = 0
+        return False
+    n, plain = exam.sequence.n_tokens, exam.fast_outputs
     for token in (1, n // 2, n - 1):
         out = exam.run(exam.changed_at(token=token))
-        heard += bool(out) and not torch.equal(out[0], exam.run()[0])
-    return "" if heard else "the output does not depend on any token but the first"
+        if out and plain and not torch.equal(out[0], plain[0]):
+            return False
+    return True
 
 
-def means_to_be_causal(exam) -> bool:
+def means_to_be_causal(exam: Exam) -> bool:
     """Say whether the module's own words promise causality."""
     words = [type(m).__name__ for _, m in exam.modules] + list(exam.kwargs)
     words += [name for _, m in exam.modules for name in vars(m)]
-    return any(re.search(r"causal|decoder|gpt|autoregress", w, re.I) for w in words)
+    return any(re.search("causal|decoder|gpt|autoregress", w, re.I) for w in words)

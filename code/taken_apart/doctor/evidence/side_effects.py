@@ -1,20 +1,24 @@
-"""What a call leaves behind: gradients, modes, attributes; for the probes."""
+"""What a call leaves behind: gradients, modes, attributes."""
+
+from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...tensors import tensors_in
-from .token_changes import once
+from ..exam import Exam, once
 
 
 @dataclass
 class Gradients:
     """The gradient of a random mix of the outputs, by name of parameter."""
 
-    by_name: dict
+    by_name: dict[str, Tensor | None] = field(default_factory=dict)
     error: Exception | None = None
 
     @property
@@ -23,47 +27,48 @@ class Gradients:
 
 
 @once
-def gradients(exam) -> Gradients:
+def gradients(exam: Exam) -> Gradients:
     """Differentiate once; nothing is written into `.grad`."""
-    named = [(n, p) for n, p in exam.root.named_parameters() if p.requires_grad]
-    answer = Gradients({})
+    named = {n: p for n, p in exam.root.named_parameters() if p.requires_grad}
+    answer = Gradients()
 
-    def differentiate(call, *args, **kwargs):
+    def differentiate(call: Callable, *args: Any, **kwargs: Any) -> None:
         outs = [t for t in tensors_in(call(*args, **kwargs)) if t.requires_grad]
-        total = sum(
-            (t * torch.randn_like(t)).sum() for t in outs if t.is_floating_point()
-        )
-        if not isinstance(total, Tensor):
+        # A plain sum would hide a softmax: its rows always sum to 1.
+        parts = [(t * torch.randn_like(t)).sum() for t in outs if t.is_floating_point()]
+        if not parts:
             return
         try:
-            found = torch.autograd.grad(total, [p for _, p in named], allow_unused=True)
-            answer.by_name = dict(zip([n for n, _ in named], found))
+            found = torch.autograd.grad(
+                sum(parts), list(named.values()), allow_unused=True
+            )
+            answer.by_name = dict(zip(named, found, strict=True))
         except Exception as error:
             answer.error = error
 
-    exam.run(how=differentiate, grad=True, whole=True)
+    exam.call_with(differentiate, grad=True)
     return answer
 
 
-def modes_changed(exam) -> list[str]:
+def modes_changed(exam: Exam) -> list[str]:
     """Return the paths of modules that a call leaves in another mode."""
-    changed = {}
+    changed: dict[str, None] = {}
 
-    def look(call, *args, train=False, **kwargs):
+    def look(call: Callable, *args: Any, train: bool, **kwargs: Any) -> None:
         call(*args, **kwargs)
         others = [path for path, m in exam.modules if m.training != train]
         changed.update(dict.fromkeys(path or "the module" for path in others))
 
     for train in (False, True):
-        exam.run(how=functools.partial(look, train=train), train=train, whole=True)
+        exam.call_with(functools.partial(look, train=train), train=train)
     return list(changed)
 
 
-def numbers_changed(exam) -> list[str]:
+def numbers_changed(exam: Exam) -> list[str]:
     """Tell of attributes that hold another plain number after a call."""
-    changed = []
+    changed: list[str] = []
 
-    def look(call, *args, **kwargs):
+    def look(call: Callable, *args: Any, **kwargs: Any) -> None:
         before = plain_numbers(exam)
         call(*args, **kwargs)
         after = plain_numbers(exam)
@@ -71,11 +76,11 @@ def numbers_changed(exam) -> list[str]:
         moved = [name for name in both if before[name] != after[name]]
         changed.extend(f"{n} goes from {before[n]} to {after[n]}" for n in moved)
 
-    exam.run(how=look, whole=True)
+    exam.call_with(look)
     return changed
 
 
-def plain_numbers(exam) -> dict:
+def plain_numbers(exam: Exam) -> dict[str, float]:
     return {
         f"{path}.{name}".lstrip("."): value
         for path, module in exam.modules
@@ -84,54 +89,56 @@ def plain_numbers(exam) -> dict:
     }
 
 
-def called_modules(exam) -> set[int]:
+def called_modules(exam: Exam) -> set[int]:
     """Return the ids of the modules that a call calls, on the path that it takes."""
-    called = set()
+    called: set[int] = set()
 
-    def look(call, *args, **kwargs):
-        note = nn.modules.module.register_module_forward_pre_hook(
+    def look(call: Callable, *args: Any, **kwargs: Any) -> None:
+        hook = nn.modules.module.register_module_forward_pre_hook(
             lambda module, given: called.add(id(module))
         )
         try:
             call(*args, **kwargs)
         finally:
-            note.remove()
+            hook.remove()
 
-    exam.run(how=look, whole=True)
+    exam.call_with(look)
     return called
 
 
-def filled_attributes(exam) -> list[tuple[str, list]]:
+def filled_attributes(exam: Exam) -> list[tuple[str, list]]:
     """Return (name, items) of what public attributes hold after a call."""
-    found = []
+    filled: list[tuple[str, list]] = []
 
-    def look(call, *args, **kwargs):
+    def look(call: Callable, *args: Any, **kwargs: Any) -> None:
         call(*args, **kwargs)
         for path, module in exam.modules:
             for name, value in vars(module).items():
-                if not name.startswith("_"):
-                    found.append((f"{path}.{name}".lstrip("."), items_of(value)))
+                items = [] if name.startswith("_") else items_of(value)
+                if items:
+                    filled.append((f"{path}.{name}".lstrip("."), items))
 
-    exam.run(how=look, whole=True)
-    return [(name, items) for name, items in found if items]
+    exam.call_with(look)
+    return filled
 
 
-def items_of(value) -> list:
+def items_of(value: Any) -> list:
     if isinstance(value, Tensor):
         return [value.detach().clone()]
     if isinstance(value, dict):
-        value = list(value.values())
+        return list(value.values())
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def parameters_replaced(exam) -> list[str]:
+def parameters_replaced(exam: Exam) -> list[str]:
     """Return the names of parameters that are other objects after a call."""
-    before, lost = {n: id(p) for n, p in exam.root.named_parameters()}, []
+    before = {n: id(p) for n, p in exam.root.named_parameters()}
+    replaced: list[str] = []
 
-    def look(call, *args, **kwargs):
+    def look(call: Callable, *args: Any, **kwargs: Any) -> None:
         call(*args, **kwargs)
         after = {n: id(p) for n, p in exam.root.named_parameters()}
-        lost.extend(n for n in after if before.get(n) != after[n])
+        replaced.extend(n for n in after if before.get(n) != after[n])
 
-    exam.run(how=look, whole=True)
-    return lost
+    exam.call_with(look)
+    return replaced

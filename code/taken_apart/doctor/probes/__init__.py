@@ -7,24 +7,40 @@ A probe is a function of an `Exam` that yields findings; its docstring is its qu
 To add one, write it into the file of its subject and put its name into the list below:
 
     @probe("run", "attentions")  # see NEEDS; costly=True: left out by quick=True
-    def equal_heads(exam):
+    def equal_heads(exam: Exam) -> Findings:
         "Do heads differ?"
         for attention in exam.attentions:
-            if heads(attention) > 1 and not rows_differ(attention.weights.flatten(2)):
-                title, evidence = "All heads are one", f"of {size(attention.weights)}"
-                yield found("projections", "warning", title, evidence)
+            weights = attention.weights
+            if attention.n_heads > 1 and not rows_differ(weights.flatten(2)):
+                yield found(
+                    "projections",
+                    "warning",
+                    title="All heads are one",
+                    evidence=f"of {size(weights)}",
+                    at=attention.row,
+                )
 """
 
-from . import attention, blocks, call, layout, masks, modes, parts, weights
-from . import positions as places
+from . import (
+    attention,
+    blocks,
+    call,
+    failures,
+    layout,
+    masks,
+    modes,
+    parts,
+    positions,
+    weights,
+)
 
 PROBES = [
-    call.failure,
+    failures.failure,
     call.shows_itself,
     call.flipped_integers,
     call.inputs_with_nan,
     parts.modules_in_lists,
-    parts.strangers,
+    parts.foreign_parameters,
     parts.parameters_made_anew,
     parts.repeated_objects,
     parts.plain_tensors,
@@ -41,11 +57,11 @@ PROBES = [
     attention.double_softmax,
     masks.padding_is_hidden,
     call.finite_outputs,
-    call.blind_rows,
+    call.queries_without_keys,
     blocks.doubled_stream,
     blocks.home_made_norms,
     blocks.norms_over_tokens,
-    modes.eval_is_still,
+    modes.eval_is_deterministic,
     masks.rows_sum_to_one,
     parts.discarded_results,
     weights.returned_weights,
@@ -58,7 +74,7 @@ PROBES = [
     attention.score_scale,
     attention.dropout_on_scores,
     layout.features_pooled,
-    layout.samples_heard,
+    layout.samples_in_output,
     layout.batch_of_one,
     layout.samples_apart,
     modes.fast_path,
@@ -66,13 +82,13 @@ PROBES = [
     call.other_precision,
     masks.padding_content,
     masks.causality,
-    places.positions,
-    places.positions_of_padding,
-    places.idle_table,
-    places.positions_and_words,
-    places.rotations,
-    places.rotated_axis,
-    places.positions_of_ids,
+    positions.positions,
+    positions.positions_of_padding,
+    positions.unused_table,
+    positions.positions_and_words,
+    positions.rotations,
+    positions.rotated_axis,
+    positions.positions_of_ids,
     call.inputs_kept,
     call.backward_runs,
     blocks.residual_paths,
@@ -85,7 +101,7 @@ PROBES = [
     modes.train_and_eval,
     modes.eval_leaves_no_trace,
     modes.modes_left_alone,
-    modes.hooks_that_sleep,
+    modes.idle_hooks,
     call.probabilities_out,
     parts.unused_parameters,
     parts.cloned_values,

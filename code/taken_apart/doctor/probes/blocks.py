@@ -1,23 +1,30 @@
 """Probes of the blocks: norms, residuals, the feed-forward."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
+from torch import nn
 
 from ...untouched import reseed
 from ..evidence.residual_stream import (
     branches,
-    carries_attention,
-    heard,
-    norm_like,
-    way_around,
+    bypass_carries_attention,
+    depends_on,
+    has_bypass,
+    is_linear,
 )
-from ..evidence.tensor_flow import MOVES
-from ..evidence.token_changes import ANY, FUSED, LAYERS
-from ..exam import differ
-from .kit import found, probe, size
+from ..evidence.tensor_flow import ANY, FUSED, LAYERS, MOVES, Flow, Step
+from ..exam import Exam
+from ..finding import Severity
+from ..numbers import differ
+from .kit import Findings, found, probe, size
 
 
 @probe("run")
-def doubled_stream(exam):
+def doubled_stream(exam: Exam) -> Findings:
     """Does each addition join two different things?"""
     kind, fix = "norm / residual / FFN", "keep the block's input: x = x + f(x)"
     for step in exam.flow.steps:
@@ -25,19 +32,31 @@ def doubled_stream(exam):
         if len(tensors) < 2 or tensors[0].dim() < 2:
             continue
         if tensors[0] is tensors[1]:
-            title = "A tensor is added to itself where the residual should join"
-            evidence = f"both sides of the sum are the same {size(tensors[0])}"
-            yield found(kind, "fault", title, evidence, fix, step.row)
+            yield found(
+                kind,
+                "fault",
+                title="A tensor is added to itself where the residual should join",
+                evidence=f"both sides of the sum are the same {size(tensors[0])}",
+                fix=fix,
+                at=step.row,
+            )
             return
         leaves = summands(exam, step)
         if any(leaves.count(leaf) > 1 for leaf in leaves):
-            title = "The same stream joins twice in one sum"
-            evidence = f"{len(leaves)} summands, {len(set(leaves))} of them different"
-            yield found(kind, "warning", title, evidence, fix, step.row)
+            yield found(
+                kind,
+                "warning",
+                title="The same stream joins twice in one sum",
+                evidence=(
+                    f"{len(leaves)} summands, {len(set(leaves))} of them different"
+                ),
+                fix=fix,
+                at=step.row,
+            )
             return
 
 
-def summands(exam, step) -> list[int]:
+def summands(exam: Exam, step: Step) -> list[int]:
     """Return what a sum of sums adds up, by identity."""
     leaves = []
     for tensor in step.inputs[:2]:
@@ -51,23 +70,56 @@ def summands(exam, step) -> list[int]:
 
 
 @probe("run", "numbers", "root")
-def home_made_norms(exam):
+def home_made_norms(exam: Exam) -> Findings:
     """Does each home-made norm normalise each token by itself?"""
-    kind, fix = "norm / residual / FFN", "(x - mean) / sqrt(variance + eps), last axis"
     for path, module in norm_like(exam):
-        said = ill_normed(module)
-        if said:
-            severity, what, evidence = said
-            if severity == "warning" and exam.pads is not None:
-                severity = "fault"  # then padding enters the statistics
-            title = f"{path or type(module).__name__} {what}"
-            kind = "nan / precision" if "zero" in what else kind
-            row = next((s.row for s in exam.flow.steps if s.row.module == path), None)
-            yield found(kind, severity, title, evidence, fix, row)
+        problem = norm_problem(module)
+        if problem is None:
+            continue
+        severity = problem.severity
+        if severity == "warning" and exam.padding is not None:
+            severity = "fault"  # then padding enters the statistics
+        yield found(
+            problem.kind,
+            severity,
+            title=f"{path or type(module).__name__} {problem.does}",
+            evidence=problem.evidence,
+            fix="(x - mean) / sqrt(variance + eps), last axis",
+            at=next((s.row for s in exam.flow.steps if s.row.module == path), None),
+        )
 
 
-def ill_normed(module):
-    """Try a norm on random tokens: (severity, what it does, evidence) or None."""
+def norm_like(exam: Exam) -> Iterator[tuple[str, nn.Module]]:
+    """Yield (path, module) of home-made modules that look like a norm of (.., D).
+
+    They hold vectors of one length and nothing else, and take a mean or the like.
+    """
+    ops: dict[str, set[str]] = {}
+    for step in exam.flow.steps:
+        ops.setdefault(step.row.module, set()).add(step.op)
+    for path, module in exam.modules:
+        shapes = {tuple(p.shape) for p in module.parameters()}
+        of_torch = type(module).__module__.startswith("torch.")
+        if len(shapes) != 1 or of_torch or list(module.children()):
+            continue
+        shape = shapes.pop()
+        vectors = len(shape) == 1 and shape[0] > 1
+        if vectors and ops.get(path, set()) & NORM_STATISTICS:
+            yield path, module
+
+
+NORM_STATISTICS = {"mean", "var", "std", "var_mean", "norm", "layer_norm"}
+
+
+class NormProblem(NamedTuple):
+    severity: Severity
+    does: str
+    evidence: str
+    kind: str = "norm / residual / FFN"
+
+
+def norm_problem(module: nn.Module) -> NormProblem | None:
+    """Try a norm on random tokens (2, 5, D), larger ones, and one without spread."""
     reseed(3)
     gain = next(module.parameters())
     x = torch.randn(2, 5, gain.numel()).to(gain)
@@ -76,27 +128,35 @@ def ill_normed(module):
         x[:, 0] += 3 * torch.randn_like(x[:, 0])
         moved = differ(module(x)[:, 1:], y[:, 1:]).any()
     if moved:
-        what = "takes its statistics over tokens, not over features"
-        return "warning", what, "a change of token 0 moves the output of the others"
+        return NormProblem(
+            "warning",
+            does="takes its statistics over tokens, not over features",
+            evidence="a change of token 0 moves the output of the others",
+        )
     grows = (larger.std(-1) / y.std(-1)).mean().item()
     if not 0.9 < grows < 1.1:
         spread = y.std(-1, unbiased=False)
-        evidence = f"input 10 times as large makes output {grows:.3g} times as large, "
-        evidence += (
-            f"and tokens have a spread of {spread.min():.2g} ... {spread.max():.2g}"
+        return NormProblem(
+            "fault",
+            does="does not normalise",
+            evidence=(
+                f"input 10 times as large makes output {grows:.3g} times as large, "
+                f"and tokens have a spread of {spread.min():.2g} ... {spread.max():.2g}"
+            ),
         )
-        return "fault", "does not normalise", evidence
     if not level.isfinite().all():
-        evidence = "a token whose features are all 1 comes out as nan"
-        return "warning", "divides by zero where a token has no spread", evidence
+        return NormProblem(
+            "warning",
+            does="divides by zero where a token has no spread",
+            evidence="a token whose features are all 1 comes out as nan",
+            kind="nan / precision",
+        )
     return None
 
 
 @probe("run")
-def norms_over_tokens(exam):
+def norms_over_tokens(exam: Exam) -> Findings:
     """Are statistics taken over the features of one token?"""
-    kind, fix = "norm / residual / FFN", "nn.LayerNorm(d_model)"
-    severity = "fault" if exam.pads is not None else "warning"
     for step in exam.flow.steps:
         rank = step.inputs[0].dim() if step.inputs else 0
         shape = size(step.inputs[0]) if step.inputs else ""
@@ -113,11 +173,18 @@ def norms_over_tokens(exam):
             title, evidence = f"{step.op} takes statistics over tokens", f"of {shape}"
         else:
             continue
-        yield found(kind, severity, title, evidence, fix, step.row)
+        yield found(
+            "norm / residual / FFN",
+            "fault" if exam.padding is not None else "warning",
+            title=title,
+            evidence=evidence,
+            fix="nn.LayerNorm(d_model)",
+            at=step.row,
+        )
         return
 
 
-def turned(flow, step) -> bool:
+def turned(flow: Flow, step: Step) -> bool:
     """Say whether the last axis of what a norm reads was another one in the stream."""
     axis = step.inputs[0].dim() - 1
     made = flow.producer(step.inputs[0], step.index)
@@ -129,123 +196,151 @@ def turned(flow, step) -> bool:
 
 
 @probe("run", "attentions", "sequence")
-def residual_paths(exam):
+def residual_paths(exam: Exam) -> Findings:
     """Is there a way around each attention and each feed-forward?"""
     if exam.has("norm / residual / FFN"):
         return
-    for what, step, stream in branches(exam):
-        if not way_around(exam, step, stream):
-            title = f"There is no residual around {what}"
-            evidence = f"nothing of {size(stream)} reaches the output but through it"
-            fix = "x = x + f(x)"
-            kind = "norm / residual / FFN"
-            yield found(kind, "warning", title, evidence, fix, step.row)
-            return
-        if what == "the feed-forward" and not carries_attention(exam, step, stream):
-            title = "The residual around the feed-forward leaves out the attention"
-            evidence = "what attention returned reaches the output only through it"
-            fix = "add what goes into the feed-forward, not what went into the layer"
-            kind = "norm / residual / FFN"
-            yield found(kind, "warning", title, evidence, fix, step.row)
-            return
-
-
-@probe("run")
-def linear_on_linear(exam):
-    """Is there an activation inside each feed-forward?"""
-    for step in exam.flow.steps:
-        if step.op != "linear" or step.inputs[0].dim() < 3:
-            continue
-        before = exam.flow.back(
-            step.inputs[0], step.index, lambda s: s.op == "linear", {"dropout"}
-        )
-        if before is None or before[-1].row.note or step.row.note:
-            continue
-        wide, narrow = before[-1].inputs[1], step.inputs[1]
-        if of_projection(exam, before[-1], step):
-            title = "A projection follows a projection: two maps are one map"
-            evidence = f"{size(wide)} and {size(narrow)}, with nothing between them"
-            kind, fix = "projections", "drop one of the two"
-            yield found(kind, "warning", title, evidence, fix, step.row)
-            return
-        if wide.shape[0] > wide.shape[1] and narrow.shape[0] == wide.shape[1]:
-            title = "The feed-forward has no activation: two maps are one map"
-            evidence = f"{size(wide)} and {size(narrow)} follow each other directly"
-            fix = "put a ReLU or GELU between them"
+    for branch in branches(exam):
+        if not has_bypass(exam, branch):
             yield found(
-                "norm / residual / FFN", "fault", title, evidence, fix, step.row
+                "norm / residual / FFN",
+                "warning",
+                title=f"There is no residual around {branch.name}",
+                evidence=(
+                    f"nothing of {size(branch.stream)} reaches the output but through "
+                    "it"
+                ),
+                fix="x = x + f(x)",
+                at=branch.step.row,
+            )
+            return
+        feed_forward = branch.name == "the feed-forward"
+        if feed_forward and not bypass_carries_attention(exam, branch):
+            yield found(
+                "norm / residual / FFN",
+                "warning",
+                title="The residual around the feed-forward leaves out the attention",
+                evidence="what attention returned reaches the output only through it",
+                fix="add what goes into the feed-forward, not what went into the layer",
+                at=branch.step.row,
             )
             return
 
 
-def of_projection(exam, inner, outer) -> bool:
+@probe("run")
+def linear_on_linear(exam: Exam) -> Findings:
+    """Is there an activation inside each feed-forward?"""
+    for step in exam.flow.steps:
+        if step.op != "linear" or step.inputs[0].dim() < 3:
+            continue
+        before = exam.flow.back(step.inputs[0], step.index, is_linear, {"dropout"})
+        if before is None or before[-1].row.note or step.row.note:
+            continue
+        wide, narrow = before[-1].inputs[1], step.inputs[1]
+        if of_projection(exam, before[-1], step):
+            yield found(
+                "projections",
+                "warning",
+                title="A projection follows a projection: two maps are one map",
+                evidence=f"{size(wide)} and {size(narrow)}, with nothing between them",
+                fix="drop one of the two",
+                at=step.row,
+            )
+            return
+        if wide.shape[0] > wide.shape[1] and narrow.shape[0] == wide.shape[1]:
+            yield found(
+                "norm / residual / FFN",
+                "fault",
+                title="The feed-forward has no activation: two maps are one map",
+                evidence=f"{size(wide)} and {size(narrow)} follow each other directly",
+                fix="put a ReLU or GELU between them",
+                at=step.row,
+            )
+            return
+
+
+def of_projection(exam: Exam, inner: Step, outer: Step) -> bool:
     """Say whether two maps, the first for the second alone, make queries, keys, values.
 
     A narrow first one makes a projection of low rank, which one map is not.
     """
     alone = len(exam.flow.users(inner.outputs[0], inner.index)) == 1
     full = len(inner.inputs[1]) >= min(inner.inputs[1].shape[1], len(outer.inputs[1]))
-    lines = [line for a in exam.attentions for line in a.sources.values() if line]
-    return alone and full and any(line[-1] is outer for line in lines)
+    layers = [a.source(side) for a in exam.attentions for side in a.sources]
+    return alone and full and any(layer is outer for layer in layers)
 
 
 @probe("run", "attentions")
-def attention_to_the_stream(exam):
+def attention_to_the_stream(exam: Exam) -> Findings:
     """Does each layer's attention read what the layers before it have made?"""
     flow, mixes = exam.flow, [a.mix for a in exam.attentions]
-    for mix, attention in zip(mixes[1:], exam.attentions[1:]):
-        line = attention.sources.get("query") or []
-        if attention.opened or not line or line[-1].op != "linear":
+    for i, attention in enumerate(exam.attentions):
+        mix, earlier, layer = attention.mix, mixes[:i], attention.source("query")
+        if not earlier or attention.is_recomputed:
             continue
-        given = line[-1].inputs[0]
-        joins = flow.ahead(mix.outputs[0], mix.index, lambda s: s.op == "add", ANY)
-        if joins is None or len(joins[-1].inputs) < 2:
+        if layer is None or layer.op != "linear":
             continue
-        earlier = mixes[: mixes.index(mix)]
-        sides = [heard(flow, t, joins[-1].index, earlier) for t in joins[-1].inputs]
-        if any(sides) and not heard(flow, given, line[-1].index, earlier):
-            title = "A later layer's attention reads the input of the first again"
-            evidence = "what it returns is added to a stream that it has not seen"
-            kind, fix = "norm / residual / FFN", "x = layer(x), with one x for all"
-            yield found(kind, "fault", title, evidence, fix, attention.row)
+        path = flow.ahead(mix.outputs[0], mix.index, lambda s: s.op == "add", ANY)
+        if path is None or len(path[-1].inputs) < 2:
+            continue
+        join = path[-1]
+        added = [depends_on(flow, t, join.index, earlier) for t in join.inputs]
+        if any(added) and not depends_on(flow, layer.inputs[0], layer.index, earlier):
+            yield found(
+                "norm / residual / FFN",
+                "fault",
+                title="A later layer's attention reads the input of the first again",
+                evidence="what it returns is added to a stream that it has not seen",
+                fix="x = layer(x), with one x for all",
+                at=attention.row,
+            )
             return
 
 
 @probe("run", "attentions")
-def norms_of_all_three(exam):
+def norms_of_all_three(exam: Exam) -> Findings:
     """Do query, key and value see the same stream, all of them normalised or none?"""
     for attention in exam.attentions:
-        lines = [attention.sources.get(side) for side in ("query", "key", "value")]
-        ends = [line[-1] for line in lines if line]
-        if len(ends) < 3 or attention.opened or any(e.op != "linear" for e in ends):
+        layers = [attention.source(side) for side in ("query", "key", "value")]
+        layers = [layer for layer in layers if layer and layer.op == "linear"]
+        if len(layers) < 3 or attention.is_recomputed:
             continue
-        given = [end.inputs[0] for end in ends]
-        for side, end in enumerate(ends):
-            norm = exam.flow.producer(given[side], end.index)
+        given = [layer.inputs[0] for layer in layers]
+        for layer in layers:
+            norm = exam.flow.producer(layer.inputs[0], layer.index)
             if norm is None or norm.op not in ("layer_norm", "rms_norm"):
                 continue
             if any(other is norm.inputs[0] for other in given):
-                title = "Only some of query, key and value are normalised"
-                evidence = f"{norm.row.module or 'a norm'} stands before one of them, "
-                evidence += "another reads the stream as it came"
-                kind, fix = "norm / residual / FFN", "x = norm(x) before all three"
-                yield found(kind, "warning", title, evidence, fix, norm.row)
+                yield found(
+                    "norm / residual / FFN",
+                    "warning",
+                    title="Only some of query, key and value are normalised",
+                    evidence=(
+                        f"{norm.row.module or 'a norm'} stands before one of them, "
+                        "another reads the stream as it came"
+                    ),
+                    fix="x = norm(x) before all three",
+                    at=norm.row,
+                )
                 return
 
 
 @probe("run", "root")
-def shared_norms(exam):
+def shared_norms(exam: Exam) -> Findings:
     """Has each place of a block its own norm?"""
-    calls = {}
+    calls: dict[str, list[Step]] = {}
     for step in exam.flow.steps:
         if step.op == "layer_norm" and step.row.module:
             calls.setdefault(step.row.module, []).append(step)
     for path, steps in calls.items():
-        lines = {s.row.line for s in steps}
-        if len(steps) > 1 and len(lines) > 1:
-            title = f"{path} is used in {len(lines)} places"
-            evidence = f"lines {', '.join(map(str, sorted(lines)))} share its weights"
-            fix = "make one norm for each place"
-            kind = "norm / residual / FFN"
-            yield found(kind, "warning", title, evidence, fix, steps[0].row)
+        lines = sorted({s.row.line for s in steps})
+        if len(lines) > 1:
+            yield found(
+                "norm / residual / FFN",
+                "warning",
+                title=f"{path} is used in {len(lines)} places",
+                evidence=f"lines {', '.join(map(str, lines))} share its weights",
+                fix="make one norm for each place",
+                at=steps[0].row,
+            )
             return

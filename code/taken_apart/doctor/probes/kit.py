@@ -1,14 +1,22 @@
-"""How a probe is made: what it needs, what it finds. The list is in `probes.py`."""
+"""How a probe is made: what it needs, what it finds. The list is in `__init__.py`."""
+
+from __future__ import annotations
 
 import functools
-import math
 import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypedDict
 
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from ..exam import Finding, differ
+from ...tracer import Row
+from ..evidence.attentions import SDPA
+from ..evidence.tensor_flow import Step
+from ..exam import Exam
+from ..finding import Finding, Severity
 
-NEEDS = {
+# What a probe may need, and why an exam does not have it: "" where it does.
+NEEDS: dict[str, Callable[[Exam], str]] = {
     "run": lambda exam: "the call raised" if exam.raised else "",
     "root": lambda exam: "" if exam.root is not None else "it is no nn.Module",
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
@@ -19,71 +27,90 @@ NEEDS = {
     "batch": lambda exam: (
         "" if exam.sequence.n_samples > 1 else "the batch holds one sample"
     ),
-    "pads": lambda exam: "" if exam.pads is not None else "the inputs have no padding",
+    "padding": lambda exam: (
+        "" if exam.padding is not None else "the inputs have no padding"
+    ),
     "output": lambda exam: "" if exam.outputs else "it returns no floating tensor",
     "numbers": lambda exam: "it is on meta: no numbers" if exam.on_meta else "",
 }
 
-
-def probe(*needs, costly=False):
-    """Make a probe of a function: it runs where all its NEEDS are met."""
-
-    def make(function):
-        @functools.wraps(function)
-        def run(exam):
-            return list(function(exam) or [])
-
-        run.needs = lambda exam: next(filter(None, (NEEDS[n](exam) for n in needs)), "")
-        run.costly = costly
-        return run
-
-    return make
+Findings = Iterator[Finding]
 
 
-def found(kind, severity, title, evidence, fix="", row=None) -> Finding:
-    return Finding(kind, severity, title, evidence, place(row), fix)
+class Probe:
+    """A question about a module. Called with an exam, it returns its findings."""
+
+    def __init__(
+        self,
+        function: Callable[[Exam], Iterable[Finding] | None],
+        needs: tuple[str, ...],
+        costly: bool,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.needs, self.costly = function, needs, costly
+        self.question = function.__doc__ or function.__name__
+
+    def __call__(self, exam: Exam) -> list[Finding]:
+        return list(self.function(exam) or [])
+
+    def obstacle(self, exam: Exam) -> str:
+        """Say which of its needs an exam does not meet, in order; "" if none."""
+        return next(filter(None, (NEEDS[need](exam) for need in self.needs)), "")
 
 
-def place(row) -> str:
+def probe(
+    *needs: str, costly: bool = False
+) -> Callable[[Callable[[Exam], Iterable[Finding] | None]], Probe]:
+    """Make a probe of a function: it runs where all its NEEDS are met.
+
+    The function's docstring is its question. A `costly` one is left out by quick=True.
+    """
+    return functools.partial(Probe, needs=needs, costly=costly)
+
+
+class Wording(TypedDict):
+    """What is said of a finding, where a function finds out what is wrong."""
+
+    title: str
+    evidence: str
+    fix: str
+
+
+class Reason(NamedTuple):
+    """Why something is so, and what to do about it, where there are several reasons."""
+
+    kind: str
+    title: str
+    fix: str
+    severity: Severity = "fault"
+
+
+def found(
+    kind: str,
+    severity: Severity,
+    *,
+    title: str,
+    evidence: str,
+    fix: str = "",
+    at: Row | None = None,
+) -> Finding:
+    """Make a finding; `at` is the traced operation where the fault lies."""
+    return Finding(kind, severity, title, evidence, place(at), fix)
+
+
+def place(row: Row | None) -> str:
     if row is None or not row.file:
         return ""
     return f"{os.path.basename(row.file)}:{row.line}  {row.code}"
 
 
-def size(tensor) -> str:
+def size(tensor: Tensor) -> str:
     return f"({', '.join(map(str, tensor.shape))})"
 
 
-def equal(left, right) -> bool:
-    return left.shape == right.shape and not differ(left, right).any()
-
-
-def apart(left, right) -> float:
-    """Return how far outputs lie apart, 0 where they agree up to rounding."""
-    if [t.shape for t in left] != [t.shape for t in right]:
-        return math.inf
-    far = [(a - b).abs().max().item() for a, b in zip(left, right) if a.numel()]
-    moved = any(bool(differ(a, b).any()) for a, b in zip(left, right))
-    return max(far, default=0.0) if moved else 0.0
-
-
-class NoDropout(TorchFunctionMode):
-    """Run torch without dropout, so that train and eval can be compared."""
-
-    PLACE = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
-        if "dropout" in name and args:
-            return args[0]
-        place = self.PLACE.get(name, len(args))
-        if place < len(args):
-            args = (*args[:place], 0.0, *args[place + 1 :])
-        if "dropout_p" in kwargs:
-            kwargs["dropout_p"] = 0.0
-        return func(*args, **kwargs)
-
-
-def without_dropout(call, *args, **kwargs):
-    with NoDropout():
-        return call(*args, **kwargs)
+def drops(step: Step) -> bool:
+    """Say whether a step drops numbers at random."""
+    if step.op == "dropout":
+        return bool(step.given(2, "training", True)) and step.given(1, "p", 0.5) > 0
+    dropout = step.given(4, "dropout_p", 0.0)
+    return step.op == SDPA and dropout > 0

@@ -1,39 +1,34 @@
 """Probes of the layout: who meets whom, samples, tokens, places of images."""
 
+from __future__ import annotations
+
 import math
 
 import torch
 from torch import Tensor
 
-from ..evidence.tensor_flow import (
-    PRODUCTS,
-    REARRANGES,
-    SDPA,
-    is_product,
-    letters,
-    operands,
-)
+from ..evidence.attentions import PRODUCTS, SDPA, is_product, letters, operands
+from ..evidence.sample_leaks import leak_between_samples, other_samples
+from ..evidence.tensor_flow import REARRANGES, Flow, Step, same_operations
 from ..evidence.token_changes import (
-    alike,
     batch_first_for_sure,
     changed_flows,
-    followed,
-    leak_between_samples,
-    meeting,
-    meeting_of_places,
-    moved_along,
-    other_samples,
-    pins,
+    confined_axes,
+    image_pairing,
     real_token,
+    token_pairing,
 )
-from ..exam import differ
-from .kit import found, probe, size
+from ..evidence.token_labels import followed, moved_along
+from ..exam import Exam
+from ..finding import Severity
+from ..numbers import differ
+from .kit import Findings, Reason, found, probe, size
 
 READERS = {"linear", "layer_norm", "multi_head_attention_forward"}
 
 
 @probe("run", "numbers", "attentions")
-def channels_as_tokens(exam):
+def channels_as_tokens(exam: Exam) -> Findings:
     """After a convolution, are channels the features of each place?"""
     for conv in exam.flow.steps:
         if conv.op not in ("conv1d", "conv2d"):
@@ -43,19 +38,26 @@ def channels_as_tokens(exam):
         read = any(user.op in READERS for user in users)
         if read and bool((labels != labels[..., :1]).any()):
             end = (steps[-1] if steps else conv).outputs[0]
-            title = "Channels of a convolution are not the features of its places"
-            evidence = f"{size(conv.value)} = (B, channels, places) is read as "
-            evidence += f"{size(end)}, whose last axis runs over places"
-            fix = "flatten(2).transpose(1, 2) between the convolution and the encoder"
-            kind = "batch/sequence layout"
-            yield found(kind, "fault", title, evidence, fix, conv.row)
+            yield found(
+                "batch/sequence layout",
+                "fault",
+                title="Channels of a convolution are not the features of its places",
+                evidence=(
+                    f"{size(conv.value)} = (B, channels, places) is read as "
+                    f"{size(end)}, whose last axis runs over places"
+                ),
+                fix=(
+                    "flatten(2).transpose(1, 2) between the convolution and the encoder"
+                ),
+                at=conv.row,
+            )
             return
 
 
 @probe("run", "numbers")
-def pieces_of_images(exam):
+def pieces_of_images(exam: Exam) -> Findings:
     """Does each token hold one piece of its image, with all channels of its places?"""
-    for image, given in zip(exam.tensors, exam.flow.given):
+    for image, given in zip(exam.tensors, exam.flow.given, strict=False):
         if any(image is known for known in exam.images):
             yield from pieces(exam, image, given, -1)
     for step in exam.flow.steps:
@@ -63,7 +65,7 @@ def pieces_of_images(exam):
             yield from pieces(exam, step.value, step.outputs[0], step.index)
 
 
-def pieces(exam, image, given, after):
+def pieces(exam: Exam, image: Tensor, given: Tensor, after: int) -> Findings:
     """Follow the entries of an image to who reads rows of them."""
     labels = torch.arange(image.numel()).view(image.shape)
     labels, steps, users = moved_along(exam.flow, given, after, labels)
@@ -73,17 +75,22 @@ def pieces(exam, image, given, after):
         row = next((row for row in rows if not is_box(row, image)), None)
         if row is not None:
             step, places = steps[-1], torch.unravel_index(row, image.shape)
-            apart = [len(place.unique()) for place in places]
-            title = "Tokens do not hold whole pieces of their images"
-            evidence = f"{len(row)} features of one token of {size(step.outputs[0])} "
-            evidence += f"are strewn over {tuple(apart)} places of {size(image)}"
-            fix = "split axes with reshape, order them with permute, then join them"
-            kind = "batch/sequence layout"
-            yield found(kind, "fault", title, evidence, fix, step.row)
+            spread = tuple(len(place.unique()) for place in places)
+            yield found(
+                "batch/sequence layout",
+                "fault",
+                title="Tokens do not hold whole pieces of their images",
+                evidence=(
+                    f"{len(row)} features of one token of {size(step.outputs[0])} "
+                    f"are strewn over {spread} places of {size(image)}"
+                ),
+                fix="split axes with reshape, order them with permute, then join them",
+                at=step.row,
+            )
             return
 
 
-def read_along(user, tensor) -> int | None:
+def read_along(user: Step, tensor: Tensor) -> int | None:
     """Return the axis along which a step reads a tensor as features."""
     if user.op in READERS:
         return -1
@@ -95,38 +102,49 @@ def read_along(user, tensor) -> int | None:
     return mine.index(shared[0]) if len(shared) == 1 else None
 
 
-def is_box(labels, image) -> bool:
+def is_box(labels: Tensor, image: Tensor) -> bool:
     """Say whether numbered entries of an image fill a box: all of some of each axis."""
     places = torch.unravel_index(labels, image.shape)
     return math.prod(len(place.unique()) for place in places) == len(labels)
 
 
 @probe("run", "numbers", "samples", "attentions")
-def attended_axis(exam):
+def attended_axis(exam: Exam) -> Findings:
     """Does attention run over the tokens of a sample, not over samples or heads?"""
-    first = meeting(exam) if exam.sequence else meeting_of_places(exam)
+    first = token_pairing(exam) if exam.sequence else image_pairing(exam)
     if first is None or first.axis == "tokens":
         return
     row, seq, n = first.attention.row, exam.samples, exam.samples.n_samples
     if first.axis == "samples":
         shape = size(exam.output) if exam.output is not None else "nothing"
-        title = "Attention runs over the batch: samples see each other"
-        evidence = f"the weights are {size(first.attention.weights)}: with inputs "
-        evidence += f"{size(seq.tensor)} they pair the axis of size {n}; tokens of one "
-        evidence += f"sample never meet; the output is {shape}"
-        fix = "batch_first=True, or transpose(0, 1) before and after"
-        severity = "fault" if batch_first_for_sure(exam) else "warning"
-        yield found("batch/sequence layout", severity, title, evidence, fix, row)
+        yield found(
+            "batch/sequence layout",
+            "fault" if batch_first_for_sure(exam) else "warning",
+            title="Attention runs over the batch: samples see each other",
+            evidence=(
+                f"the weights are {size(first.attention.weights)}: with inputs "
+                f"{size(seq.tensor)} they pair the axis of size {n}; tokens of one "
+                f"sample never meet; the output is {shape}"
+            ),
+            fix="batch_first=True, or transpose(0, 1) before and after",
+            at=row,
+        )
     elif first.axis == "features":
-        title = "Attention runs over heads or features: tokens never meet"
-        evidence = f"the weights are {size(first.attention.weights)}: each token pairs "
-        evidence += "its own heads, and a change of it reaches no other"
-        fix = "transpose(1, 2) after the split into heads: (B, H, T, K)"
-        yield found("head split/merge", "fault", title, evidence, fix, row)
+        yield found(
+            "head split/merge",
+            "fault",
+            title="Attention runs over heads or features: tokens never meet",
+            evidence=(
+                f"the weights are {size(first.attention.weights)}: each token pairs "
+                "its own heads, and a change of it reaches no other"
+            ),
+            fix="transpose(1, 2) after the split into heads: (B, H, T, K)",
+            at=row,
+        )
 
 
 @probe("run", "numbers", "sequence", "batch")
-def tokens_meet(exam):
+def tokens_meet(exam: Exam) -> Findings:
     """Do weights carry what one token holds to the others?"""
     flows = changed_flows(exam)
     known = [a.step for a in exam.attentions]  # these weigh values
@@ -135,37 +153,46 @@ def tokens_meet(exam):
     ends = [path[-1] for path in ends if path and path[-1].op != SDPA]
     if not ends or not flows or exam.has("head split/merge"):
         return
-    # Under a causal mask one end of the sequence is heard by itself alone.
-    flows = [flows[0], exam.observe(exam.changed_at(0, 0))]
-    tokens = [real_token(exam), 0]
-    if all(stays(exam, ends[0], *pair) for pair in zip(flows, tokens)):
-        title = "Weights are computed, and no token hears another by them"
-        evidence = "past the product with the values a changed token moves itself only"
-        fix = "sum over the keys: the values' token letter is that of the keys"
-        yield found("head split/merge", "fault", title, evidence, fix, ends[0].row)
+    # Under a causal mask one end of the sequence moves itself alone, but not both.
+    first = exam.observe(exam.changed_at(0, 0))
+    runs = [(flows[0], real_token(exam)), (first, 0)]
+    if all(moves_itself_only(exam, ends[0], flow, token) for flow, token in runs):
+        yield found(
+            "head split/merge",
+            "fault",
+            title="Weights are computed, and no token hears another by them",
+            evidence=(
+                "past the product with the values a changed token moves itself only"
+            ),
+            fix="sum over the keys: the values' token letter is that of the keys",
+            at=ends[0].row,
+        )
 
 
-def stays(exam, step, flow, token) -> bool:
+def moves_itself_only(exam: Exam, step: Step, flow: Flow, token: int) -> bool:
     """Say whether another token in sample 0 moves its own place alone in a step."""
-    if not alike(exam.flow, flow):
+    if not same_operations(exam.flow, flow):
         return False
-    where = pins(differ(step.value, flow.steps[step.index].value))
-    lengths = {axis: step.value.shape[axis] for axis in where}
+    where = confined_axes(differ(step.value, flow.steps[step.index].value))
     n_tokens = exam.sequence.n_tokens
-    return any(where[a] == token and n == n_tokens for a, n in lengths.items())
+    return any(
+        index == token and step.value.shape[axis] == n_tokens
+        for axis, index in where.items()
+    )
 
 
 @probe("run", "numbers", "sequence", "attentions", "batch")
-def scrambled_split(exam):
+def scrambled_split(exam: Exam) -> Findings:
     """Does each head hold whole tokens after the split?"""
-    first = meeting(exam)
-    if first is None or first.guilty is None:
+    first = token_pairing(exam)
+    if first is None or first.scrambling_step is None:
         return
-    step, severity = first.guilty, "fault"
+    step = first.scrambling_step
+    severity: Severity = "fault"
     if step.op in STATISTICS:
         kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
         fix = "take mean and variance over the last axis only"
-        severity = "warning" if exam.pads is None else "fault"
+        severity = "warning" if exam.padding is None else "fault"
     elif step.op not in REARRANGES:
         return
     elif first.projected:
@@ -174,17 +201,27 @@ def scrambled_split(exam):
     else:
         kind, title = "batch/sequence layout", "A reshape mixes samples and tokens"
         fix = "move axes with transpose or permute, not with view or reshape"
-    evidence = f"one changed token was one row before {step.op} {size(step.inputs[0])} "
-    evidence += f"-> {size(step.outputs[0])}, and is spread over several rows after it"
-    yield found(kind, severity, title, evidence, fix, step.row)
+    yield found(
+        kind,
+        severity,
+        title=title,
+        evidence=(
+            f"one changed token was one row before {step.op} {size(step.inputs[0])} "
+            f"-> {size(step.outputs[0])}, and is spread over several rows after it"
+        ),
+        fix=fix,
+        at=step.row,
+    )
 
 
-STATISTICS = set("mean var std var_mean std_mean layer_norm instance_norm".split())
-STATISTICS |= {"batch_norm", "group_norm", "sub", "div", "mul", "pow", "rsqrt"}
+# What a norm consists of, by hand or by torch.
+STATISTICS = {"mean", "var", "std", "var_mean", "std_mean"}
+STATISTICS |= {"layer_norm", "instance_norm", "batch_norm", "group_norm"}
+STATISTICS |= {"sub", "div", "mul", "pow", "rsqrt"}
 
 
 @probe("run", "numbers", "samples", "output")
-def samples_heard(exam):
+def samples_in_output(exam: Exam) -> Findings:
     """Does the output have an entry for each sample, made from that sample?"""
     kind, seq, shape = "batch/sequence layout", exam.samples, exam.output.shape
     known = exam.has(kind, "nan / precision")
@@ -192,23 +229,29 @@ def samples_heard(exam):
     if known or not exam.attentions:
         return
     if exam.sequence and seq.n_samples not in shape and seq.n_tokens in shape[:1]:
-        title = "The output has an entry for each token and none for each sample"
-        evidence = f"{size(seq.tensor)} goes in, {size(exam.output)} comes out"
-        fix = "pool over the axis of tokens, not over the batch"
-        yield found(kind, "fault", title, evidence, fix)
+        yield found(
+            kind,
+            "fault",
+            title="The output has an entry for each token and none for each sample",
+            evidence=f"{size(seq.tensor)} goes in, {size(exam.output)} comes out",
+            fix="pool over the axis of tokens, not over the batch",
+        )
         return
     swap = exam.changed_at(seq.n_samples - 1)
     after = exam.run(swap) if exam.is_change(swap) else None
-    before = exam.run() or []
+    before = exam.fast_outputs or []
     if after is not None and all(map(torch.equal, before, after)):
-        title = "The last sample has no part in any output"
-        evidence = "other content of it changes nothing"
-        fix = "read along the axis of tokens: x[:, 0], not x[0]"
-        yield found(kind, "fault", title, evidence, fix)
+        yield found(
+            kind,
+            "fault",
+            title="The last sample has no part in any output",
+            evidence="other content of it changes nothing",
+            fix="read along the axis of tokens: x[:, 0], not x[0]",
+        )
 
 
 @probe("run", "numbers", "sequence", "output", costly=True)
-def batch_of_one(exam):
+def batch_of_one(exam: Exam) -> Findings:
     """Does the output keep its axes when the batch is one sample, or two?"""
     seq, swap = exam.sequence, {}
     for tensor in exam.tensors if seq.batch is not None else ():
@@ -219,15 +262,18 @@ def batch_of_one(exam):
             )
     other = exam.run(swap) if swap else None
     if other and other[0].dim() != exam.output.dim():
-        title = "A batch of one sample loses its axis"
         few, many = sorted([other[0], exam.output], key=Tensor.dim)
-        evidence = f"one sample gives {size(few)}, several give {size(many)}"
-        kind, fix = "batch/sequence layout", "squeeze(1), or x[:, 0], and not squeeze()"
-        yield found(kind, "fault", title, evidence, fix)
+        yield found(
+            "batch/sequence layout",
+            "fault",
+            title="A batch of one sample loses its axis",
+            evidence=f"one sample gives {size(few)}, several give {size(many)}",
+            fix="squeeze(1), or x[:, 0], and not squeeze()",
+        )
 
 
 @probe("run", "sequence", "attentions")
-def features_pooled(exam):
+def features_pooled(exam: Exam) -> Findings:
     """Does pooling run over tokens, and not over features?"""
     n_tokens, last = exam.sequence.n_tokens, max(a.mix.index for a in exam.attentions)
     for step in exam.flow.steps[last:]:
@@ -237,16 +283,22 @@ def features_pooled(exam):
         users = exam.flow.users(step.outputs[0], step.index)
         maps = [u for u in users if u.op == "linear"]
         if any(user.inputs[1].shape[-1] == n_tokens for user in maps):
-            title = "Pooling averages features and keeps tokens"
-            evidence = f"{size(step.inputs[0])} -> {size(step.outputs[0])}: one number "
-            evidence += "a token is left, and the next map only fits this length"
-            kind, fix = "batch/sequence layout", "pool over the tokens: x.mean(1)"
-            yield found(kind, "fault", title, evidence, fix, step.row)
+            yield found(
+                "batch/sequence layout",
+                "fault",
+                title="Pooling averages features and keeps tokens",
+                evidence=(
+                    f"{size(step.inputs[0])} -> {size(step.outputs[0])}: one number "
+                    "a token is left, and the next map only fits this length"
+                ),
+                fix="pool over the tokens: x.mean(1)",
+                at=step.row,
+            )
             return
 
 
 @probe("run", "numbers", "samples", "output", costly=True)
-def samples_apart(exam):
+def samples_apart(exam: Exam) -> Findings:
     """Is each sample's output independent of the other samples?"""
     if exam.has("batch/sequence layout", "head split/merge", "nan / precision"):
         return
@@ -256,31 +308,49 @@ def samples_apart(exam):
         leak = leak_between_samples(exam, swap)
         if not leak:
             continue
-        step, far = leak
-        kind, title, fix = explain_leak(exam, what, step)
-        evidence = f"a change of sample 0 moves other samples' outputs by {far:.3g}"
-        row = step.row if step is not None else None
-        yield found(kind, "fault", title, evidence, fix, row)
+        reason = explain_leak(exam, what, leak.step)
+        yield found(
+            reason.kind,
+            "fault",
+            title=reason.title,
+            evidence=(
+                "a change of sample 0 moves other samples' outputs by "
+                f"{leak.distance:.3g}"
+            ),
+            fix=reason.fix,
+            at=leak.step.row if leak.step is not None else None,
+        )
         return
 
 
-def explain_leak(exam, what, step) -> tuple[str, str, str]:
-    """Name how samples meet, by the step that first carries it: (kind, title, fix)."""
-    kind, title = "batch/sequence layout", "Samples of a batch see each other"
-    fix = "keep the batch axis apart: no reshape or mean across it"
+def explain_leak(exam: Exam, what: str, step: Step | None) -> Reason:
+    """Name how samples meet, by the step that first carries it."""
     if what == "mask":
-        kind, title = "mask axis/shape", "A sample's mask acts on other samples"
-        fix = "keep the mask's batch axis on the batch: mask[:, None, None, :]"
-    elif step is not None and step.op in ("batch_norm", "instance_norm"):
-        kind, title = "norm / residual / FFN", "A norm mixes samples"
-        fix = "use nn.LayerNorm"
-    elif step is not None and step.op in REARRANGES and of_heads(exam, step):
-        kind, title = "head split/merge", "The merge of the heads mixes samples"
-        fix = "permute to (B, T, H, K) before the reshape to (B, T, D)"
-    return kind, title, fix
+        return Reason(
+            "mask axis/shape",
+            title="A sample's mask acts on other samples",
+            fix="keep the mask's batch axis on the batch: mask[:, None, None, :]",
+        )
+    if step is not None and step.op in ("batch_norm", "instance_norm"):
+        return Reason(
+            "norm / residual / FFN",
+            title="A norm mixes samples",
+            fix="use nn.LayerNorm",
+        )
+    if step is not None and step.op in REARRANGES and of_heads(exam, step):
+        return Reason(
+            "head split/merge",
+            title="The merge of the heads mixes samples",
+            fix="permute to (B, T, H, K) before the reshape to (B, T, D)",
+        )
+    return Reason(
+        "batch/sequence layout",
+        title="Samples of a batch see each other",
+        fix="keep the batch axis apart: no reshape or mean across it",
+    )
 
 
-def of_heads(exam, step) -> bool:
+def of_heads(exam: Exam, step: Step) -> bool:
     """Say whether a step rearranges what attention returned, before anything else."""
     mixes = [a.mix for a in exam.attentions]
     path = exam.flow.back(step.inputs[0], step.index, lambda s: s in mixes)

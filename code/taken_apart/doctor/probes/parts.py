@@ -1,19 +1,25 @@
 """Probes of the parts: what is registered, what is shared, what is used."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
 from torch import nn
 
 from ...tensors import tensors_in
-from ..evidence.residual_stream import in_feed_forward, is_table_sum, unused_steps
+from ..evidence.position_tables import position_tables, stored_tensors
+from ..evidence.residual_stream import in_feed_forward
 from ..evidence.side_effects import gradients, parameters_replaced
-from ..evidence.tensor_flow import memory
-from ..exam import Finding
-from .kit import found, probe, size
+from ..evidence.tensor_flow import Step, memory
+from ..exam import Exam
+from ..finding import Finding
+from .kit import Findings, found, probe, size
 
 # --- what belongs to the module ------------------------------------------------------
 
 
 @probe("root")
-def modules_in_lists(exam):
+def modules_in_lists(exam: Exam) -> Findings:
     """Are all parts registered, so that they are trained, saved and moved?"""
     registered = {id(m) for m in exam.root.modules()}
     lost = [(p, m) for p, m in exam.modules if id(m) not in registered]
@@ -22,14 +28,19 @@ def modules_in_lists(exam):
         count = sum(p.numel() for p in {p for _, m in lost for p in m.parameters()})
         own = sum(p.numel() for p in exam.root.parameters())
         names = ", ".join(path for path, _ in lost[:3])
-        title = f"Parts hang in plain Python attributes: {names}"
-        evidence = f"{count:,} parameters are missing among the {own:,} of parameters()"
-        fix = "hold them in an nn.ModuleList or nn.ModuleDict"
-        yield found("registration / sharing", "fault", title, evidence, fix)
+        yield found(
+            "registration / sharing",
+            "fault",
+            title=f"Parts hang in plain Python attributes: {names}",
+            evidence=(
+                f"{count:,} parameters are missing among the {own:,} of parameters()"
+            ),
+            fix="hold them in an nn.ModuleList or nn.ModuleDict",
+        )
 
 
 @probe("run", "root")
-def strangers(exam):
+def foreign_parameters(exam: Exam) -> Findings:
     """Do only parts of this module run?"""
     if exam.has("registration / sharing"):
         return
@@ -38,30 +49,36 @@ def strangers(exam):
         for tensor in step.inputs:
             leaf = isinstance(tensor, nn.Parameter) and tensor.is_leaf
             if leaf and id(tensor) not in own:
-                title = "A parameter runs that is not one of this module's"
-                evidence = f"{size(tensor)} is used, but missing in parameters()"
-                fix = "create it in __init__ as an attribute, and use that attribute"
-                kind = "registration / sharing"
-                yield found(kind, "fault", title, evidence, fix, step.row)
+                yield found(
+                    "registration / sharing",
+                    "fault",
+                    title="A parameter runs that is not one of this module's",
+                    evidence=f"{size(tensor)} is used, but missing in parameters()",
+                    fix="create it in __init__ as an attribute, and use that attribute",
+                    at=step.row,
+                )
                 return
 
 
 @probe("root", "numbers", costly=True)
-def parameters_made_anew(exam):
+def parameters_made_anew(exam: Exam) -> Findings:
     """Do the parameters stay the same objects from call to call?"""
     lost = parameters_replaced(exam)
     if lost:
-        title = f"forward replaces the parameter {lost[0]}"
-        evidence = (
-            f"{len(lost)} parameters are other objects after a call: an optimiser "
+        yield found(
+            "registration / sharing",
+            "fault",
+            title=f"forward replaces the parameter {lost[0]}",
+            evidence=(
+                f"{len(lost)} parameters are other objects after a call: an optimiser "
+                "would train the old ones"
+            ),
+            fix="create parameters in __init__",
         )
-        evidence += "would train the old ones"
-        fix = "create parameters in __init__"
-        yield found("registration / sharing", "fault", title, evidence, fix)
 
 
 @probe("root")
-def plain_tensors(exam):
+def plain_tensors(exam: Exam) -> Findings:
     """Do all tensors move and save with the module?"""
     registered = {id(t) for t in [*exam.root.parameters(), *exam.root.buffers()]}
     used = {memory(t) for s in exam.flow.steps for t in s.inputs}
@@ -73,15 +90,22 @@ def plain_tensors(exam):
                 if id(tensor) in registered or memory(tensor) not in used:
                     continue
                 trained = isinstance(tensor, nn.Parameter) or tensor.requires_grad
-                title = f"{path + '.' * bool(path)}{name} is a plain tensor attribute"
-                evidence = f"{size(tensor)} is used, but .to() and state_dict() miss it"
-                fix = "self.register_buffer(...), or an nn.Parameter if it is trained"
-                severity = "fault" if trained else "warning"
-                yield found("registration / sharing", severity, title, evidence, fix)
+                place = f"{path}.{name}".lstrip(".")
+                yield found(
+                    "registration / sharing",
+                    "fault" if trained else "warning",
+                    title=f"{place} is a plain tensor attribute",
+                    evidence=(
+                        f"{size(tensor)} is used, but .to() and state_dict() miss it"
+                    ),
+                    fix=(
+                        "self.register_buffer(...), or an nn.Parameter if it is trained"
+                    ),
+                )
 
 
 @probe("root")
-def repeated_objects(exam):
+def repeated_objects(exam: Exam) -> Findings:
     """Are the layers of a list different layers?"""
     for path, module in exam.modules:
         if not isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
@@ -90,17 +114,22 @@ def repeated_objects(exam):
         parts = [p for p in parts if list(p.parameters())]
         if len({id(p) for p in parts}) < len(parts):
             numbers = [p.numel() for p in parts[0].parameters()]
-            title = f"{path or 'The list'} holds the same object more than once"
-            evidence = f"{len(parts)} names, {len({id(p) for p in parts})} objects: "
-            evidence += f"{sum(numbers):,} parameters do the work of all"
-            fix = "[Layer() for _ in range(n)], not [layer] * n"
-            yield found("registration / sharing", "fault", title, evidence, fix)
+            yield found(
+                "registration / sharing",
+                "fault",
+                title=f"{path or 'The list'} holds the same object more than once",
+                evidence=(
+                    f"{len(parts)} names, {len({id(p) for p in parts})} objects: "
+                    f"{sum(numbers):,} parameters do the work of all"
+                ),
+                fix="[Layer() for _ in range(n)], not [layer] * n",
+            )
 
 
 @probe("root", "numbers")
-def cloned_values(exam):
+def cloned_values(exam: Exam) -> Findings:
     """Do layers start with different numbers?"""
-    alike = {}
+    by_content: dict[tuple, list[str]] = {}
     for name, parameter in exam.root.named_parameters():
         if parameter.dim() > 1 and parameter.numel() > 3 and parameter.std() > 0:
             values = parameter.detach().double()
@@ -109,20 +138,23 @@ def cloned_values(exam):
                 values.sum().item(),
                 values.square().sum().item(),
             )
-            alike.setdefault(key, []).append(name)
-    copies = [names for names in alike.values() if len(names) > 1]
+            by_content.setdefault(key, []).append(name)
+    copies = [names for names in by_content.values() if len(names) > 1]
     if copies:
-        title = f"{len(copies)} matrices start as bit for bit copies of others"
-        evidence = f"{copies[0][0]} equals {', '.join(copies[0][1:3])}"
-        fix = "initialise the matrices again after building, or share one object"
-        yield found("registration / sharing", "warning", title, evidence, fix)
+        yield found(
+            "registration / sharing",
+            "warning",
+            title=f"{len(copies)} matrices start as bit for bit copies of others",
+            evidence=f"{copies[0][0]} equals {', '.join(copies[0][1:3])}",
+            fix="initialise the matrices again after building, or share one object",
+        )
 
 
 # --- what is used --------------------------------------------------------------------
 
 
 @probe("run", "root", "numbers", "output")
-def unused_parameters(exam):
+def unused_parameters(exam: Exam) -> Findings:
     """Does every parameter reach the output?"""
     if gradients(exam).error or exam.has("registration / sharing"):
         return
@@ -133,22 +165,27 @@ def unused_parameters(exam):
     if cut is not None:
         yield cut
         return
-    module = names[0].rpartition(".")[0]
-    kind = kind_of_unused(exam, names)
-    doubles = twice_called(exam, module)
-    title = f"{module or names[0]} is registered but has no part in the output"
-    evidence = f"no gradient reaches {', '.join(names[:4])}" + ", ..." * (
-        len(names) > 4
-    )
-    evidence += f"; {doubles} runs twice" if doubles else ""
-    severity = "fault" if doubles else "warning"
-    if (whole := idle_part(exam, names)) is not None:
+    part = names[0].rpartition(".")[0]
+    kind = kind_of_unused(exam, names[0])
+    title = f"{part or names[0]} is registered but has no part in the output"
+    whole = idle_part(exam, names)
+    if whole:
         kind = "registration / sharing"
         title = f"{whole} is registered and never runs: something else runs instead"
-    yield found(kind, severity, title, evidence, "use it in forward, or remove it")
+    evidence = f"no gradient reaches {', '.join(names[:4])}"
+    evidence += ", ..." if len(names) > 4 else ""
+    sibling = twice_called_sibling(exam, part)
+    evidence += f"; {sibling} runs twice" if sibling else ""
+    yield found(
+        kind,
+        "fault" if sibling else "warning",
+        title=title,
+        evidence=evidence,
+        fix="use it in forward, or remove it",
+    )
 
 
-def cut_gradient(exam, names) -> Finding | None:
+def cut_gradient(exam: Exam, names: list[str]) -> Finding | None:
     """Tell of parameters that are used, but behind a step that stops gradients."""
     used = {id(t) for s in exam.flow.steps for t in s.inputs}
     named, reached = dict(exam.root.named_parameters()), exam.flow.reached()
@@ -156,37 +193,41 @@ def cut_gradient(exam, names) -> Finding | None:
     stops = [s for s in stops if s.index in reached]
     if not stops or not any(id(named[name]) in used for name in names):
         return None
-    title = f"{stops[0].op} stops the gradient of what comes before it"
-    evidence = f"no gradient reaches {', '.join(names[:4])}, though they are used"
-    kind, fix = "loss and training", "take it out of the way from input to output"
-    return found(kind, "fault", title, evidence, fix, stops[0].row)
+    return found(
+        "loss and training",
+        "fault",
+        title=f"{stops[0].op} stops the gradient of what comes before it",
+        evidence=f"no gradient reaches {', '.join(names[:4])}, though they are used",
+        fix="take it out of the way from input to output",
+        at=stops[0].row,
+    )
 
 
-def idle_part(exam, names) -> str | None:
-    """Return the path of an attention or a layer of which nothing at all is used."""
+def idle_part(exam: Exam, names: list[str]) -> str:
+    """Return the path of an attention or a layer of which nothing is used, or ""."""
     idle, parts = set(names), dict(exam.modules)
     path = names[0].rpartition(".")[0].rpartition(".")[0]
     own = [f"{path}.{name}" for name, _ in parts[path].named_parameters()]
     several = len(list(parts[path].children())) > 1
-    return path if path and several and idle.issuperset(own) else None
+    return path if several and idle.issuperset(own) else ""
 
 
-def twice_called(exam, module) -> str:
-    """Return the sibling of an idle layer that runs twice: a slip of the pen."""
-    count = {}
+def twice_called_sibling(exam: Exam, path: str) -> str:
+    """Return the sibling of an idle layer that runs twice, or "": a slip of the pen."""
+    count: dict[str, int] = {}
     for step in exam.flow.steps:
         if step.op == "linear" and not step.row.depth:
             count[step.row.module] = count.get(step.row.module, 0) + 1
-    parent = module.rpartition(".")[0]
+    parent = path.rpartition(".")[0]
     twice = [m for m, n in count.items() if n > 1 and m.rpartition(".")[0] == parent]
     calls = min(count.values(), default=0)
     return next((m for m in twice if count[m] > calls), "")
 
 
-def kind_of_unused(exam, names) -> str:
-    parts = dict(exam.modules)
-    owner = parts.get(names[0].rpartition(".")[0])
-    parameter = dict(exam.root.named_parameters())[names[0]]
+def kind_of_unused(exam: Exam, name: str) -> str:
+    """Guess from its owner and its shape what an unused parameter was for."""
+    owner = dict(exam.modules).get(name.rpartition(".")[0])
+    parameter = exam.root.get_parameter(name)
     if isinstance(owner, nn.MultiheadAttention):
         return "registration / sharing"
     if isinstance(owner, nn.Linear):
@@ -198,6 +239,7 @@ def kind_of_unused(exam, names) -> str:
     return "norm / residual / FFN"
 
 
+# The kind of fault where the result of an operation is not used.
 DISCARDED = {
     "masked_fill": "mask meaning",
     "layer_norm": "norm / residual / FFN",
@@ -212,18 +254,44 @@ DISCARDED = {
 
 
 @probe("run", "output")
-def discarded_results(exam):
+def discarded_results(exam: Exam) -> Findings:
     """Is everything that is computed used?"""
     for step in unused_steps(exam):
         kind = DISCARDED.get(step.op)
         if kind is None:
             continue
-        if step.op == "add" and is_table_sum(exam, step):
+        if step.op == "add" and adds_positions(exam, step):
             kind = "positional encoding"
         if step.op == "linear" and not in_feed_forward(exam, step):
             kind = "projections"
-        title = f"The result of {step.op} is thrown away"
-        evidence = f"{size(step.outputs[0])} is computed, and nothing uses it"
-        fix = "assign it: x = ..."
-        yield found(kind, "fault", title, evidence, fix, step.row)
+        yield found(
+            kind,
+            "fault",
+            title=f"The result of {step.op} is thrown away",
+            evidence=f"{size(step.outputs[0])} is computed, and nothing uses it",
+            fix="assign it: x = ...",
+            at=step.row,
+        )
         return
+
+
+def unused_steps(exam: Exam) -> Iterator[Step]:
+    """Yield steps of the reader's own lines whose results nothing uses."""
+    reached = exam.flow.reached()
+    stored = {id(tensor) for _, tensor in stored_tensors(exam)}
+    for step in exam.flow.steps:
+        own = not step.row.note and not step.row.depth
+        in_place = step.row.op.endswith("_")
+        if step.index in reached or not own or in_place:
+            continue
+        if not step.value.is_floating_point():
+            continue
+        used = any(exam.flow.users(t, step.index) for t in step.outputs)
+        if not used and not any(id(t) in stored for t in step.outputs):
+            yield step
+
+
+def adds_positions(exam: Exam, step: Step) -> bool:
+    if not exam.sequence:
+        return False
+    return any(table.step is step for table in position_tables(exam))

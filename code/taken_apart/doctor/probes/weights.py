@@ -1,70 +1,92 @@
 """Probes of the weights that a module gives out, returned or kept."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
+from typing import Any
 
 from torch import Tensor, nn
 
+from ..evidence.attentions import Attention, scores
 from ..evidence.side_effects import filled_attributes
-from ..evidence.token_changes import scores
-from .kit import equal, found, probe, size
+from ..exam import Exam
+from ..numbers import equal
+from .kit import Findings, Wording, found, probe, size
 
 
 @probe("run", "numbers", "attentions", "output")
-def returned_weights(exam):
+def returned_weights(exam: Exam) -> Findings:
     """Are returned attention weights those of each head?"""
     for out in exam.outputs:
         for attention in exam.attentions:
-            said = misread_weights(exam, attention, out)
-            if said:
-                title, evidence, fix = said
-                own = isinstance(exam.root, nn.MultiheadAttention)  # as documented
-                kind, severity = "attention weights", "note" if own else "warning"
-                yield found(kind, severity, title, evidence, fix, attention.row)
+            problem = misread_weights(exam, attention, out)
+            if problem:
+                documented = isinstance(exam.root, nn.MultiheadAttention)
+                yield found(
+                    "attention weights",
+                    "note" if documented else "warning",
+                    **problem,
+                    at=attention.row,
+                )
                 return
 
 
 @probe("run", "numbers", "attentions", "output")
-def missing_weights(exam):
+def missing_weights(exam: Exam) -> Findings:
     """Are weights given where they were asked for?"""
     kind, row = "attention weights", exam.attentions[0].row
     given_out = any(equal(o, a.weights) for o in exam.outputs for a in exam.attentions)
     if asked_for_weights(exam) and not given_out and holds_none(exam.flow.result):
-        title, fix = "Weights were asked for and are None", "hand the request on"
-        evidence = f"{asked_for_weights(exam)}=True, and the result holds None"
-        yield found(kind, "warning", title, evidence, fix, row)
+        yield found(
+            kind,
+            "warning",
+            title="Weights were asked for and are None",
+            evidence=f"{asked_for_weights(exam)}=True, and the result holds None",
+            fix="hand the request on",
+            at=row,
+        )
     elif holds_only_none(exam.flow.result):
-        title, fix = "A list of nothing but None is returned", "hand the weights on"
-        evidence = "one None for each of what should have given weights"
-        yield found(kind, "warning", title, evidence, fix, row)
+        yield found(
+            kind,
+            "warning",
+            title="A list of nothing but None is returned",
+            evidence="one None for each of what should have given weights",
+            fix="hand the weights on",
+            at=row,
+        )
 
 
 @probe("run", "numbers", "attentions", "output")
-def repeated_weights(exam):
+def repeated_weights(exam: Exam) -> Findings:
     """Are the weights of each layer its own?"""
     own = [a.weights for a in exam.attentions]
     given = [w for w in own if any(equal(out, w) for out in exam.outputs)]
     copies = [out for out in exam.outputs if any(equal(out, w) for w in own)]
     if len(given) < len(copies) == len(own):
-        title = "The returned weights are those of one layer, several times"
-        evidence = f"{len(copies)} maps are returned, {len(given)} of them different"
-        kind, row = "attention weights", exam.attentions[0].row
-        yield found(kind, "fault", title, evidence, "keep each layer's own", row)
+        yield found(
+            "attention weights",
+            "fault",
+            title="The returned weights are those of one layer, several times",
+            evidence=f"{len(copies)} maps are returned, {len(given)} of them different",
+            fix="keep each layer's own",
+            at=exam.attentions[0].row,
+        )
 
 
-def asked_for_weights(exam) -> str:
+def asked_for_weights(exam: Exam) -> str:
     """Return the keyword by which the call asked for weights, or ""."""
     asks = [k for k, v in exam.kwargs.items() if v is True]
     return next((k for k in asks if "weight" in k or "attention" in k), "")
 
 
-def holds_none(result) -> bool:
+def holds_none(result: Any) -> bool:
     if parts_of(result):
         return any(map(holds_none, parts_of(result)))
     return result is None
 
 
-def holds_only_none(result) -> bool:
+def holds_only_none(result: Any) -> bool:
     """Say whether a list or tuple within a result consists of None alone."""
     parts = parts_of(result)
     if isinstance(result, (tuple, list)) and parts and not any(map(parts_of, parts)):
@@ -72,7 +94,7 @@ def holds_only_none(result) -> bool:
     return any(map(holds_only_none, parts))
 
 
-def parts_of(result) -> list:
+def parts_of(result: Any) -> list:
     if dataclasses.is_dataclass(result):
         result = vars(result)
     if isinstance(result, dict):
@@ -81,7 +103,7 @@ def parts_of(result) -> list:
 
 
 @probe("run", "root", "numbers", "attentions", "output", costly=True)
-def weights_in_training(exam):
+def weights_in_training(exam: Exam) -> Findings:
     """Are returned weights those before dropout, in training too?"""
     maps = [
         i
@@ -93,59 +115,80 @@ def weights_in_training(exam):
         return
     sums = trained[maps[0]].float().sum(-1)
     if bool(((sums - 1).abs() > 1e-2).any() and (sums > 0).all()):
-        title = "In training the returned weights have been through dropout"
-        evidence = f"their rows sum to {sums.min():.2f} ... {sums.max():.2f}"
-        fix = "look at maps in eval mode, or return them as before dropout"
-        kind, row = "attention weights", exam.attentions[0].row
-        yield found(kind, "note", title, evidence, fix, row)  # torch's own does so too
+        yield found(
+            "attention weights",
+            "note",  # torch's own does so too
+            title="In training the returned weights have been through dropout",
+            evidence=f"their rows sum to {sums.min():.2f} ... {sums.max():.2f}",
+            fix="look at maps in eval mode, or return them as before dropout",
+            at=exam.attentions[0].row,
+        )
 
 
-def misread_weights(exam, attention, out):
-    """Say what an output is that looks like weights and is not: (title, ..)."""
-    weights, entered = attention.weights, scores(exam, attention)
+def misread_weights(exam: Exam, attention: Attention, out: Tensor) -> Wording | None:
+    """Say what an output is that looks like an attention's weights and is not."""
+    weights, entered = attention.weights, scores(exam.flow, attention)
     if weights.dim() == 4 and weights.shape[1] > 1 and equal(out, weights.mean(1)):
-        title = f"The returned weights are means over {weights.shape[1]} heads"
-        evidence = f"{size(out)} equals the mean of {size(weights)} over its heads"
-        return title, evidence, "average_attn_weights=False gives one map a head"
+        return Wording(
+            title=f"The returned weights are means over {weights.shape[1]} heads",
+            evidence=f"{size(out)} equals the mean of {size(weights)} over its heads",
+            fix="average_attn_weights=False gives one map a head",
+        )
     if entered is not None and equal(out, entered) and not equal(out, weights):
-        title = "Scores are returned as if they were weights"
         sums = out.float().sum(-1)
-        evidence = f"rows of {size(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
-        return title, evidence, "return what leaves the softmax"
+        return Wording(
+            title="Scores are returned as if they were weights",
+            evidence=(
+                f"rows of {size(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
+            ),
+            fix="return what leaves the softmax",
+        )
     if equal(out, weights.transpose(-1, -2)) and not equal(out, weights):
-        evidence = "columns sum to 1, not rows"
-        return "The returned weights are transposed", evidence, "queries in axis -2"
+        return Wording(
+            title="The returned weights are transposed",
+            evidence="columns sum to 1, not rows",
+            fix="queries in axis -2",
+        )
     return None
 
 
 @probe("run", "root", "numbers", "attentions")
-def caught_weights(exam):
+def caught_weights(exam: Exam) -> Findings:
     """Do attributes that should hold weights hold those of this call?"""
     kind = "attention weights"
     for name, values in filled_attributes(exam):
         tensors = [v for v in values if isinstance(v, Tensor)]
         if values and all(value is None for value in values):
-            title = f"{name} is filled with None: no weights were asked for"
-            evidence = f"{len(values)} times None after a call"
-            fix = "need_weights=True (and average_attn_weights=False) in the attention"
-            yield found(kind, "fault", title, evidence, fix)
+            yield found(
+                kind,
+                "fault",
+                title=f"{name} is filled with None: no weights were asked for",
+                evidence=f"{len(values)} times None after a call",
+                fix=(
+                    "need_weights=True (and average_attn_weights=False) in the "
+                    "attention"
+                ),
+            )
             return
         for tensor, attention in itertools.product(tensors, exam.attentions):
-            said = misread_weights(exam, attention, tensor)
-            if said:
-                title, evidence, fix = said
-                title = f"{name}: {title[0].lower()}{title[1:]}"
-                yield found(kind, "warning", title, evidence, fix, attention.row)
+            problem = misread_weights(exam, attention, tensor)
+            if problem:
+                title = problem["title"]
+                problem["title"] = f"{name}: {title[0].lower()}{title[1:]}"
+                yield found(kind, "warning", **problem, at=attention.row)
                 return
             if is_stale(exam, tensor):
-                title = f"{name} holds the weights of an earlier call"
-                evidence = f"{size(tensor)} are weights, but not those of this input"
-                fix = "return the weights instead of keeping them"
-                yield found(kind, "fault", title, evidence, fix)
+                yield found(
+                    kind,
+                    "fault",
+                    title=f"{name} holds the weights of an earlier call",
+                    evidence=f"{size(tensor)} are weights, but not those of this input",
+                    fix="return the weights instead of keeping them",
+                )
                 return
 
 
-def is_stale(exam, tensor) -> bool:
+def is_stale(exam: Exam, tensor: Tensor) -> bool:
     """Say whether a tensor has the form of weights, and is no attention's of now."""
     now = [a.weights for a in exam.attentions] + [a.used for a in exam.attentions]
     now += [w.mean(1) for w in now if w.dim() == 4]
