@@ -1,4 +1,4 @@
-"""Find the names of axes by experiment, for `tracer.py`.
+"""Find the names of axes by experiment.
 
 A name is a hypothesis. A stand-in of the module is made in which D, H, K and F have
 other sizes, and its inputs are made again with another B and T: distinct primes,
@@ -78,7 +78,7 @@ class Subject:
 
 
 def find_names(subject) -> dict:
-    """Set `.axes` of every shape and `.event` of every row; return what is to be told.
+    """Set `.names` of every shape, `.change` of every row; return what is to be told.
 
     The dict has `sizes` (name -> size in the traced call), `relations` ("D": "H*K") and
     `naming`, a sentence that says how the names were found.
@@ -88,11 +88,13 @@ def find_names(subject) -> dict:
     readings = read_inputs(subject, tensors, sizes)
     found = experiment(subject, tensors, sizes, readings) or [([], [sizes])]
     namings = [name_rows(subject.rows, runs, tables) for runs, tables in found]
-    for same in zip(*namings):
-        shape, names = same[0][0], zip(*(axes for _, axes in same))
-        shape.axes = tuple(agreed(n, set(own)) for n, own in zip(shape, names))
-    for row, *others in zip(subject.rows, *found[0][0]):
-        row.event = event_of(row, others)
+    for same in zip(*namings, strict=True):
+        shape, names = same[0][0], zip(*(axes for _, axes in same), strict=True)
+        shape.names = tuple(
+            agreed(n, set(own)) for n, own in zip(shape, names, strict=True)
+        )
+    for row, *others in zip(subject.rows, *found[0][0], strict=True):
+        row.change = change_of(row, others)
     return summary(subject, found[0][1])
 
 
@@ -102,7 +104,7 @@ def agreed(number, names) -> str:
 
 def summary(subject, tables) -> dict:
     shapes = [shape for row in subject.rows for shape in row.inputs + row.outputs]
-    text = " ".join(axis for shape in shapes for axis in shape.axes)
+    text = " ".join(axis for shape in shapes for axis in shape.names)
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     sizes, *others = tables
     relations = {}
@@ -176,7 +178,8 @@ def read_inputs(subject, tensors, sizes) -> list[tuple]:
         forms[:2] = forms[1::-1]
     known = {size: name for name, size in subject.given.items()}
     first_axes = [
-        known.get(n) or settle(name, n, sizes) for name, n in zip(forms, first.shape)
+        known.get(n) or settle(name, n, sizes)
+        for name, n in zip(forms, first.shape, strict=True)
     ]
     complete_heads(sizes)
     for other in others:
@@ -206,7 +209,7 @@ def first_form(tensor, sizes, image) -> list[str]:
     heads = tensor.dim() == 4 and not image
     fits = heads and tensor.shape[1] == sizes.get("H", tensor.shape[1])
     forms = FIRST_FORMS[tensor.dim()] if tensor.dim() in (1, 2, 3) or fits else ["B"]
-    return forms + ["1"] * (tensor.dim() - len(forms))
+    return (forms + ["1"] * tensor.dim())[: tensor.dim()]
 
 
 def time_first(subject, tensors) -> bool:
@@ -226,7 +229,7 @@ def settle(name, n, sizes) -> str:
 
 def settle_second(axes, shape, other, sizes):
     """Call Tk the length of a second sequence, which differs where the first has T."""
-    for name, n, size in zip(axes, shape, other):
+    for name, n, size in zip(axes, shape, other, strict=True):
         if name == "T" and size != n:
             sizes.setdefault("Tk", size)
 
@@ -238,7 +241,7 @@ def further_forms(shape, sizes) -> list[list[str]]:
     fits = [
         form
         for form in forms
-        if all(value(axis, sizes) == n for axis, n in zip(form, shape))
+        if all(value(axis, sizes) == n for axis, n in zip(form, shape, strict=True))
     ]
     return fits or [[written(n, sizes, ("B", "T", "Tk", "D", "F", "V")) for n in shape]]
 
@@ -312,7 +315,7 @@ def repeat(subject, tensors, reading, sizes, new, names) -> list | None:
             id(tensor): resize(
                 tensor, [value(axis, new) for axis in axes], subject.device
             )
-            for tensor, axes in zip(tensors, reading)
+            for tensor, axes in zip(tensors, reading, strict=True)
         }
         args, kwargs = copy.deepcopy(subject.inputs, memo)
         rows = subject.record(call, *args, **kwargs)
@@ -337,7 +340,7 @@ def stand_in(subject, sizes, new, names) -> Callable:
         shape = [value(written(n, sizes, names), new) for n in tensor.shape]
         memo[id(tensor)] = resize(tensor, shape, subject.device)
     twin = copy.deepcopy(subject.root, memo)
-    for (_, module), mode in zip(held(twin), subject.modes):
+    for (_, module), mode in zip(held(twin), subject.modes, strict=True):
         for holder in (module, vars(module).get("config")):
             resize_numbers(getattr(holder, "__dict__", {}), sizes, new, names)
         for kind in ("forward", "forward_pre", "backward", "backward_pre"):
@@ -349,7 +352,7 @@ def stand_in(subject, sizes, new, names) -> Callable:
 
 def resize(tensor, shape, device) -> Tensor:
     """Make a tensor of another shape: a corner of the old values where there is one."""
-    corner = all(new <= old for new, old in zip(shape, tensor.shape))
+    corner = all(new <= old for new, old in zip(shape, tensor.shape, strict=True))
     if corner and not tensor.is_meta and not isinstance(tensor, nn.Parameter):
         return tensor.detach()[tuple(slice(n) for n in shape)].clone().to(device)
     fill = 0.01 if tensor.is_floating_point() else tensor.dtype != torch.bool
@@ -388,9 +391,9 @@ def name_rows(rows, runs, tables) -> list[tuple]:
     """Pair each shape of the rows with the names of its axes."""
     vectors = {name: tuple(sizes[name] for sizes in tables) for name in tables[0]}
     name, named = namer(vectors), []
-    for same in zip(rows, *runs):
-        for shapes in zip(*(row.inputs + row.outputs for row in same)):
-            axes = tuple(name(numbers) for numbers in zip(*shapes))
+    for same in zip(rows, *runs, strict=True):
+        for shapes in zip(*(row.inputs + row.outputs for row in same), strict=True):
+            axes = tuple(name(numbers) for numbers in zip(*shapes, strict=True))
             named.append((shapes[0], axes))
     return named
 
@@ -427,7 +430,7 @@ def fitting(numbers, group, products):
             yield 1.5, str(numbers[0])  # dearer than a name, cheaper than a product
         return
     for more in (0, 1, -1) if len(numbers) > 1 else (0,):
-        pairs = [(n - more, p) for n, p in zip(numbers, products)]
+        pairs = [(n - more, p) for n, p in zip(numbers, products, strict=True)]
         (n, p), text = pairs[0], "*".join(group)
         if n < 1 or any(n * other != p * number for number, other in pairs):
             continue
@@ -442,10 +445,10 @@ def fitting(numbers, group, products):
 
 # --- what happens to axes ------------------------------------------------------------
 
-RESHAPES = set("view reshape unflatten flatten view_as reshape_as".split())
+RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as"}
 
 
-def event_of(row, others) -> dict | None:
+def change_of(row, others) -> dict | None:
     """Say what the row does to its axes: split, merge, regroup, move, cut, join."""
     if row.output is None or not row.inputs:
         return None
@@ -453,9 +456,11 @@ def event_of(row, others) -> dict | None:
         [same.inputs[0] for same in (row, *others)],
         [same.output for same in (row, *others)],
     )
-    names, new = list(row.inputs[0].axes), list(row.output.axes)
+    names, new = list(row.inputs[0].names), list(row.output.names)
     if row.op in RESHAPES:
-        return reshape_event(names, list(zip(*before)), new, list(zip(*after)))
+        return reshape_event(
+            names, list(zip(*before, strict=True)), new, list(zip(*after, strict=True))
+        )
     if row.op in ("softmax", "log_softmax") and row.detail is not None:
         text = f"sums to 1 along axis {row.detail}, {names[row.detail]}"
         return {"kind": "normalise", "axis": row.detail, "text": text}
@@ -478,9 +483,11 @@ def move_text(names, order) -> str:
 def piece_event(row, names, new) -> dict | None:
     """Describe cat and stack, which join, and chunk, split and unbind, which cut."""
     if row.op in ("cat", "concat", "stack"):
-        axis = next((b for a, b in zip(names, new) if a != b), new[-1] if new else "")
-        where = "a new axis" if row.op == "stack" else axis
-        text = f"join {len(row.inputs)} pieces along {where}"
+        axis = "a new axis"
+        if row.op != "stack":
+            changed = (b for a, b in zip(names, new, strict=True) if a != b)
+            axis = next(changed, new[-1] if new else "")
+        text = f"join {len(row.inputs)} pieces along {axis}"
         return {"kind": "join", "from": names, "into": new, "text": text}
     if row.op in ("chunk", "split", "unbind", "tensor_split"):
         text = f"cut ({', '.join(names)}) into {len(row.outputs)} pieces"
@@ -490,8 +497,8 @@ def piece_event(row, names, new) -> dict | None:
 
 def reshape_event(names, before, new, after) -> dict | None:
     """Match the axes before and after from the left, by equal products in every run."""
-    old = [pair for pair in zip(names, before) if set(pair[1]) != {1}]
-    out = [pair for pair in zip(new, after) if set(pair[1]) != {1}]
+    old = [pair for pair in zip(names, before, strict=True) if set(pair[1]) != {1}]
+    out = [pair for pair in zip(new, after, strict=True) if set(pair[1]) != {1}]
     groups = []
     while old and out:
         left, right = [old.pop(0)], [out.pop(0)]
@@ -521,4 +528,6 @@ def reshape_text(kind, left, right) -> str:
 
 
 def product(axes) -> tuple[int, ...]:
-    return tuple(math.prod(sizes) for sizes in zip(*(sizes for _, sizes in axes)))
+    return tuple(
+        math.prod(sizes) for sizes in zip(*(sizes for _, sizes in axes), strict=True)
+    )

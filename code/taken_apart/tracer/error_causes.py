@@ -49,7 +49,7 @@ def ids_out_of_range(row, text):
     if row.op != "embedding" or not isinstance(row.detail, tuple):
         return None
     (low, high), rows = row.detail, row.inputs[1][0]
-    if 0 <= low and high < rows:
+    if low >= 0 and high < rows:
         return None
     fit = f"ids lie in {low}..{high}, the table has rows 0..{rows - 1}"
     outside = low if low < 0 else high
@@ -106,8 +106,9 @@ def letters_differ(row, text):
     if row.op != "einsum" or not isinstance(row.detail, str):
         return None
     terms, sizes = row.detail.replace(" ", "").split("->")[0].split(","), {}
-    for term, shape in zip(terms, row.inputs):
-        for letter, size in zip(term, shape):
+    # Not strict: that the equation and the operands do not match may be the error.
+    for term, shape in zip(terms, row.inputs, strict=False):
+        for letter, size in zip(term, shape, strict=False):
             if sizes.setdefault(letter, size) != size:
                 fit = f"letter {letter} is {sizes[letter]} and {size}"
                 return fit, f"in {row.detail!r} {fit}: one letter, one size"

@@ -1,0 +1,192 @@
+"""Record what a call runs: a `TorchFunctionMode` that notes a row an operation."""
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ..tensors import held
+from .fast_path import FAST_PATHS, eager, fast_path_kept
+from .places import Guide, callers
+from .rows import Row, shapes_in
+from .torch_attention import (
+    ATTENTION_ARGUMENTS,
+    attention_parts,
+    attention_steps,
+    without_samples,
+)
+
+MOVES = {
+    *("transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis"),
+    *("T", "mT", "t", "adjoint"),
+}
+NORMALISES = "softmax", "log_softmax"
+
+Watch = Callable[[Row, Callable, tuple, dict, Any], object]
+
+
+def record(
+    call: Callable,
+    *inputs: Any,
+    watch: Watch | None = None,
+    inside=False,
+    **kwargs: Any,
+) -> "Recorder":
+    """Call once under a Recorder: `.result`, `.rows`, and `.error` where it raised.
+
+    `watch(row, func, args, kwargs, output)` is handed every operation with its live
+    tensors, recording off; it must not change them, and should not keep them.
+    """
+    recorder = Recorder(call, watch, inside)
+    with eager(), fast_path_kept(), recorder:
+        try:
+            recorder.result = call(*inputs, **kwargs)
+        except Exception as error:
+            recorder.error = error
+    for row in recorder.rows:
+        if row.error is not None and row.error is not recorder.error:
+            row.error, row.note = None, "raised, and was caught"  # keep no frames alive
+    if recorder.error is not None:
+        recorder.end_with(recorder.error)
+    elif not recorder.rows:
+        name, given = type(call).__name__, shapes_in((inputs, kwargs))
+        note = "opaque: no operation could be seen inside"
+        recorder.rows.append(Row(name, given, shapes_in(recorder.result), note=note))
+    return recorder
+
+
+class Recorder(TorchFunctionMode):
+    """Note a row for each torch operation; see `record`.
+
+    Attention inside `nn.MultiheadAttention` is recomputed, on the live tensors where
+    somebody watches, on shapes alone otherwise.
+    """
+
+    def __init__(
+        self, call: Callable, watch: Watch | None = None, inside: bool = False
+    ):
+        super().__init__()
+        self.call, self.watch, self.inside = call, watch, inside
+        self.keeps_fast_path = not inside
+        self.opening = False  # while torch's attention is being retold
+        self.rows: list[Row] = []
+        self.generators: list[torch.Generator] = []
+        self.result: Any = None
+        self.error: Exception | None = None
+        root = owner(call)
+        self.guide = Guide([] if root is None else held(root), root)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, op_name(func)
+        in_place = name.endswith("_") or name == "setitem"
+        before = shapes_in((args, kwargs)) if in_place else None
+        try:
+            output = func(*args, **kwargs)
+        except Exception as error:
+            row = self.add(name, before or shapes_in((args, kwargs)), [], error)
+            row.detail = failure_detail(name, args)
+            raise
+        if func is Tensor.__iter__:
+            name, output = "unbind", tuple(output)
+        outputs = shapes_in(args[0] if name == "setitem" else output)
+        if outputs:
+            row = self.add(name, before or shapes_in((args, kwargs)), outputs)
+            self.look_closer(row, func, args, kwargs, output)
+        return iter(output) if func is Tensor.__iter__ else output
+
+    def add(self, name, inputs, outputs, error=None) -> Row:
+        place = self.guide.locate(callers(sys._getframe(2), record.__code__))
+        row = Row(name, inputs, outputs, error, place.spot, place.via)
+        row.module, row.depth = place.path or "", place.depth
+        if self.opening:
+            row.depth, row.note = row.depth + 1, "recomputed to show each head"
+        elif name in FAST_PATHS:
+            row.note = "torch's fast path: one opaque operation"
+        self.rows.append(row)
+        return row
+
+    def look_closer(self, row, func, args, kwargs, output):
+        if isinstance(kwargs.get("generator"), torch.Generator):
+            self.generators.append(kwargs["generator"])
+        if row.op in MOVES or row.op in NORMALISES:
+            row.detail = axis_detail(row.op, func, args, kwargs)
+        if self.watch is not None:
+            self.watch(row, func, args, kwargs, output)
+        if row.op in ATTENTION_ARGUMENTS and not self.opening:
+            self.open_attention(row.op, args, kwargs)
+
+    def open_attention(self, name, args, kwargs):
+        """Add the rows of each head's attention; without a watcher at no cost.
+
+        A batch of no samples has all the other sizes, and needs no arithmetic.
+        """
+        n_rows, self.opening = len(self.rows), True
+        try:
+            parts = attention_parts(name, args, kwargs)
+            batch = len(parts["inputs"][0])
+            if self.watch is None:
+                parts = without_samples(parts)
+            with torch.no_grad(), self:
+                attention_steps(**parts)
+            for row in self.rows[n_rows:]:
+                row.inputs = [shape.filled(batch) for shape in row.inputs]
+                row.outputs = [shape.filled(batch) for shape in row.outputs]
+        # An option that is not retold: the closed row stands alone.
+        except Exception:
+            del self.rows[n_rows:]
+        self.opening = False
+
+    def end_with(self, error: Exception) -> None:
+        """End the rows with the line that raised, when that was no torch operation."""
+        if self.rows and self.rows[-1].error is error:
+            return
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        frames = frames[:0:-1]  # from the inside out, without `record`
+        place = self.guide.locate(frames)
+        row = Row(f"raise {type(error).__name__}", [], [], error, place.spot, place.via)
+        row.module, row.depth = place.path or "", place.depth
+        own = [f for f in frames if place.spot and f.f_code is place.spot.code]
+        if own:
+            row.inputs = shapes_in(list(own[0].f_locals.values()))
+        self.rows.append(row)
+
+
+def op_name(func) -> str:
+    name = getattr(func, "__name__", type(func).__name__)
+    if name == "__get__":
+        return getattr(func.__self__, "__name__", name)
+    return name.strip("_") if name.startswith("__") else name
+
+
+def owner(call) -> nn.Module | None:
+    """Return the module that a call belongs to: itself, or the owner of a method."""
+    call = getattr(call, "__self__", call)
+    return call if isinstance(call, nn.Module) else None
+
+
+def axis_detail(name, func, args, kwargs) -> int | list[int] | None:
+    """Return the order of axes after a move, found by moving, or softmax's axis."""
+    with contextlib.suppress(Exception):  # bookkeeping must not break the call
+        if name in NORMALISES:
+            axis = kwargs["dim"] if "dim" in kwargs else args[1]
+            return axis % args[0].dim()
+        numbers = torch.empty(tuple(range(2, 2 + args[0].dim())), device="meta")
+        return [size - 2 for size in func(numbers, *args[1:], **kwargs).shape]
+    return None
+
+
+def failure_detail(name, args) -> Any:
+    """Return what shapes do not tell: an einsum's equation, ids, a wanted shape."""
+    with contextlib.suppress(Exception):
+        if name == "einsum":
+            return args[0]
+        if name == "embedding":
+            return int(args[0].min()), int(args[0].max())
+        sizes = args[1] if isinstance(args[1], (tuple, list)) else args[1:]
+        return tuple(size for size in sizes if type(size) is int)
+    return None
