@@ -6,20 +6,44 @@ A name is imported when it is first asked for: a view does not wait for PyTorch.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr__
+    from .doctor import Diagnosis, Finding, diagnose
+    from .testing import assert_healthy
+    from .tracer import Trace, trace
+    from .views import AttentionMap, Curves, ShapeTracer, View
+
+__version__ = "1.0.0"
+__all__ = [
+    "AttentionMap",
+    "Curves",
+    "Diagnosis",
+    "Finding",
+    "ShapeTracer",
+    "Trace",
+    "View",
+    "assert_healthy",
+    "diagnose",
+    "trace",
+]
 MODULES = {
-    "AttentionMap": "views",
-    "Curves": "views",
-    "ShapeTracer": "views",
+    "Diagnosis": "doctor",
+    "Finding": "doctor",
     "Trace": "tracer",
-    "View": "views",
+    "assert_healthy": "testing",
     "diagnose": "doctor",
     "trace": "tracer",
 }
-__all__ = list(MODULES)
 
 
-def __getattr__(name: str):
-    if name not in MODULES:
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{MODULES[name]}", __name__), name)
+    value = getattr(import_module(f".{MODULES.get(name, 'views')}", __name__), name)
+    globals()[name] = value  # asked once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -108,7 +108,7 @@ def refill(holder: dict | set, content: Any) -> None:
 
 
 def remember_tensor(tensor: Tensor, undo: list) -> None:
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or tensor.is_meta:
+    if nn.parameter.is_lazy(tensor) or tensor.is_meta:
         return
     with contextlib.suppress(Exception):
         kept = tensor.detach().clone()

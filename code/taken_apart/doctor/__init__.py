@@ -1,17 +1,15 @@
 """`diagnose(module, *inputs)`: behavioural probes that name what is wrong, and where.
 
     print(diagnose(encoder, token_ids))
+    taken-apart diagnose my_model.py:build
 
 The doctor runs the module on variants of the reader's own inputs, watches its tensors
 through the tracer, and judges by what they do. `README.md` beside this file tells how
 an examination runs; `probes/__init__.py` lists the questions.
 """
 
-import argparse
 import contextlib
 import copy
-import re
-import sys
 import time
 import types
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..tracer import loaded
 from ..untouched import left_untouched
 from .diagnosis import Diagnosis, paragraph
 from .exam import Exam
@@ -107,29 +104,3 @@ def parameters_of(module: Callable) -> list[nn.Parameter]:
 def name_of(module: Callable) -> str:
     plain = type(module) if isinstance(module, nn.Module) else module
     return getattr(plain, "__name__", type(module).__name__)
-
-
-# --- the command ---------------------------------------------------------------------
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Diagnose a module of a file: 0 no fault, 1 a fault, 2 there is no such module."""
-    parser = argparse.ArgumentParser(
-        description="Examine the module that a function of a file builds."
-    )
-    parser.add_argument("target", help="path/to/file.py:build")
-    parser.add_argument("--quick", action="store_true", help="leave out costly probes")
-    options = parser.parse_args(arguments)
-    path, name = re.fullmatch(r"(.*?)(?::(\w+))?", options.target).groups("build")
-    try:
-        build = getattr(loaded(path), name)
-    except Exception as error:
-        print(f"doctor: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
-    diagnosis = diagnose(build, quick=options.quick)
-    print(diagnosis)
-    return 1 if diagnosis.faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

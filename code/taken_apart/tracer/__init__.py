@@ -34,6 +34,7 @@ __all__ = ["MOVES", "Row", "Shape", "Trace", "record", "trace"]
 
 def trace(
     module: Callable,
+    /,
     *inputs: Any,
     axes: Mapping[str, int] | None = None,
     inside: bool = False,

@@ -1,0 +1,61 @@
+"""`taken-apart trace|diagnose path.py:build`: the tools on a reader's own module."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if not __package__:  # run as `python code/taken_apart`
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from taken_apart.target import EXAMPLE, Target, built
+
+
+def run_trace(target: Target, options: argparse.Namespace) -> int:
+    from taken_apart import trace  # here, so that --help does not wait for PyTorch
+
+    ran = trace(target.module, *target.inputs, inside=options.inside, **target.kwargs)
+    print(ran)
+    return 1 if ran.error is not None else 0
+
+
+def run_diagnose(target: Target, options: argparse.Namespace) -> int:
+    from taken_apart import diagnose
+
+    found = diagnose(
+        target.module, *target.inputs, quick=options.quick, **target.kwargs
+    )
+    print(found)
+    return 1 if found.faults else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    status = "exit status: 0 nothing found, 1 a fault, 2 there is nothing to examine"
+    form = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser("taken-apart", description=__doc__, epilog=status)
+    commands = options.add_subparsers(required=True, metavar="trace|diagnose")
+    for run, flag, meaning in (
+        (run_trace, "--inside", "keep torch's encoder off its fast path"),
+        (run_diagnose, "--quick", "leave out the costlier probes"),
+    ):
+        name = run.__name__.removeprefix("run_")
+        command = commands.add_parser(name, epilog=EXAMPLE, formatter_class=form)
+        command.add_argument("target", help="path/to/file.py:build")
+        command.add_argument(flag, action="store_true", help=meaning)
+        command.set_defaults(run=run)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Trace or diagnose what a file builds: 0 nothing found, 1 a fault, 2 misuse."""
+    options = parser().parse_args(arguments)
+    try:
+        target = built(options.target)
+    except ValueError as error:
+        print(f"taken-apart: {error}\n\n{EXAMPLE}", file=sys.stderr)
+        return 2
+    return options.run(target, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
