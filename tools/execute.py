@@ -1,7 +1,8 @@
 """Run notebooks in clean kernels and store their outputs: execute.py NOTEBOOK...
 
 A notebook changes only after all its cells ran, and in one step: after an error or
-Ctrl-C the file is what it was. What differs from run to run is not stored.
+Ctrl-C the file is what it was. What differs from run to run is not stored. The setup
+cell is that of `setup_cell.py`, in all notebooks.
 """
 
 import os
@@ -15,7 +16,15 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 # What a cell may do, and OSError: a full disk, a folder that may not be written.
 FAILURES = CellExecutionError, CellTimeoutError, DeadKernelError, OSError
+SETUP = Path(__file__).with_name("setup_cell.py")
 BUDGET = 90  # seconds for a whole notebook, on two cores
+
+
+def put_setup(notebook):
+    """Write the one setup cell over the notebook's own."""
+    for cell in notebook.cells:
+        if "book-setup" in cell.metadata.get("tags", []):
+            cell.source = SETUP.read_text(encoding="utf-8").rstrip()
 
 
 def strip(notebook):
@@ -65,6 +74,7 @@ def run(client):
 def execute(path):
     """Run one notebook in its own folder, store it, and return the seconds it took."""
     notebook = nbformat.read(path, as_version=4)
+    put_setup(notebook)
     client = NotebookClient(
         notebook,
         timeout=BUDGET,
@@ -86,12 +96,7 @@ def main(names):
     for path in map(Path, names):
         try:
             seconds = execute(path)
-        except (
-            CellExecutionError,
-            CellTimeoutError,
-            DeadKernelError,
-            OSError,
-        ) as error:
+        except FAILURES as error:
             failed += 1
             print(f"{path}: left as it was\n{error}", file=sys.stderr)
         else:

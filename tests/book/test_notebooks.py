@@ -11,6 +11,7 @@ import tokenize
 import nbformat
 import pytest
 from conftest import CHAPTERS, NUMBERED, ROOT
+from execute import SETUP, put_setup
 from notebooks import code_cells, prose, texts
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -29,16 +30,25 @@ def setup_cell(path):
 
 def run_setup(folder, times=1):
     """Run the setup cell as a fresh Python in a folder, then import the encoder."""
-    source = setup_cell(CHAPTERS[0]).source
+    source = SETUP.read_text(encoding="utf-8")
     program = "\n".join([source] * times + ["import encoder", "print(sys.path)"])
     command = [sys.executable, "-I", "-c", program]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def test_every_chapter_begins_with_the_same_folded_setup_cell():
-    assert len({setup_cell(path).source for path in CHAPTERS}) == 1
+    source = SETUP.read_text(encoding="utf-8").rstrip()
     for path in CHAPTERS:
+        assert setup_cell(path).source == source, path
         assert {"book-setup", "hide-cell"} <= set(tags(setup_cell(path))), path
+
+
+def test_storing_outputs_renews_the_setup_cell_and_no_other():
+    new_cell = nbformat.v4.new_code_cell
+    setup, other = new_cell("old", metadata={"tags": ["book-setup"]}), new_cell("old")
+    put_setup(nbformat.v4.new_notebook(cells=[setup, other]))
+    assert setup.source == SETUP.read_text(encoding="utf-8").rstrip()
+    assert other.source == "old"
 
 
 @pytest.mark.parametrize("folder", [".", "chapters", "tests", "chapters/_static"])
