@@ -40,9 +40,11 @@ test: $(READY) ## Run everything that must hold: lint, html, suite, notebooks
 	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; \
 	printf '\nAll parts passed: $(PARTS)\n'
 
-lint: $(READY) ## Check style and format of code and cells
+lint: $(READY) ## Check style and format of code, cells and scripts
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/oxlint --deny-warnings code chapters tests
+	$(VENV)/bin/oxfmt --check '{code,chapters,tests}/**/*.{js,mjs}'
 
 suite: $(READY) ## Run the tests of code, notebooks, book and pages
 	$(ONE_THREAD) $(RUN) -m pytest -q -n 2

@@ -125,7 +125,7 @@ def test_the_still_game_can_be_played(game):
 
 
 def test_shades_are_eight_and_zero_is_none(js):
-    body = "return module.shades(data)"
+    body = "return module.shades(data, 99)"
     assert js("spot_the_bug.js", body, [[0, 1, 12, 13, 50, 99]]) == [[0, 1, 1, 2, 5, 8]]
 
 

@@ -9,7 +9,10 @@ const stages = await load("lab_stages.js");
 const words = await load("lab_words.js");
 
 const plain = (value) => {
-  if (value?.data) return Array.from({ length: value.rows }, (_, i) => Array.from({ length: value.cols }, (_, j) => math.at(value, i, j)));
+  if (value?.data)
+    return Array.from({ length: value.rows }, (_, i) =>
+      Array.from({ length: value.cols }, (_, j) => math.at(value, i, j)),
+    );
   if (Array.isArray(value)) return value.map(plain);
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, plain(each)]));
 };
@@ -19,16 +22,27 @@ function runOf(job) {
   const model = math.withEdits(math.readModel(job.model), job.edits ?? []);
   const steps = math.forward(model, job.ids, job.padding, options(job));
   const vocabulary = job.model.kinds ? Object.values(job.model.kinds).flat() : [];
-  return { ...steps, ...math.guess(model, steps.output), model, ids: job.ids, padding: job.padding, vocabulary,
-    words: job.ids.map((id) => vocabulary[id]), ...options(job) };
+  return {
+    ...steps,
+    ...math.guess(model, steps.output),
+    model,
+    ids: job.ids,
+    padding: job.padding,
+    vocabulary,
+    words: job.ids.map((id) => vocabulary[id]),
+    ...options(job),
+  };
 }
 
 const commands = {
-  forward: (job) => plain(math.forward(math.readModel(job.model), job.ids, job.padding, options(job))),
-  influence: (job) => plain(math.influence(math.readModel(job.model), job.ids, job.padding, options(job))),
+  forward: (job) =>
+    plain(math.forward(math.readModel(job.model), job.ids, job.padding, options(job))),
+  influence: (job) =>
+    plain(math.influence(math.readModel(job.model), job.ids, job.padding, options(job))),
   parse: ([text, vocabulary, longest]) => words.parseSentence(text, vocabulary, longest),
   tasks(job) {
-    const run = runOf(job), blank = job.tokens.indexOf("___");
+    const run = runOf(job);
+    const blank = job.tokens.indexOf("___");
     const best = (word) => math.at(run.chances, blank, run.vocabulary.indexOf(word));
     return words.TASKS.map((task) => task.isDone(job, best));
   },
@@ -37,7 +51,9 @@ const commands = {
     const run = runOf(job);
     return job.stages.map((id) => {
       const maps = stages.mapsOf(run, id);
-      return plain(maps).map((map, head) => map.map((row, i) => row.map((value, j) => [value, stages.explain(run, id, head, i, j)])));
+      return plain(maps).map((map, head) =>
+        map.map((row, i) => row.map((value, j) => [value, stages.explain(run, id, head, i, j)])),
+      );
     });
   },
 };

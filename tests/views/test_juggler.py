@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from book.views import STEPS, AxisJuggler
+from book.views import AxisJuggler
+from book.views.axis_juggler import STEPS
 from conftest import violations
 from encoder import attention
 from test_views_browser import each_theme, each_width

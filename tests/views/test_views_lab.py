@@ -7,16 +7,17 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
-from pathlib import Path
 
 import nbformat
 import pytest
+from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_notebook
 
-CODE = Path(__file__).parent.parent / "code"
+CODE = ROOT / "code"
 CELLS = [
     f"import sys; sys.path.insert(0, {str(CODE)!r})\n"
-    "import numpy as np, views\n"
+    "import numpy as np\n"
+    "from taken_apart import views\n"
     "weights = np.full((2, 3, 4, 4), 0.25)\n"
     "views.AttentionMap(weights, list('abcd'))",
     "live = views.AttentionMap(weights, list('abcd')).live()\nlive",

@@ -40,6 +40,7 @@ class AxisJuggler(View):
             n_heads=n_heads,
             tokens=token_lists("tokens", tokens, 1, len(x))[0],
             steps=list(steps),
+            depths=[depth(head, n_heads) for head in range(n_heads)],
         )
 
     def summary(self):
@@ -75,11 +76,11 @@ class AxisJuggler(View):
 
     def mark(self, token, feature) -> str:
         head = feature * self.n_heads // self.x.shape[1]
-        return f'data-token="{token}" style="--depth:{depth(head, self.n_heads)}%"'
+        return f'data-token="{token}" style="--depth:{self.state["depths"][head]}%"'
 
 
 def depth(head, n_heads) -> int:
-    """Return how deep the colour of a head's numbers is, in per cent: as juggler.js."""
+    """Return how deep the colour of a head's numbers is, in per cent."""
     return round(35 + 65 * head / max(n_heads - 1, 1))
 
 

@@ -30,6 +30,7 @@ class SpotTheBug(View):
             rounds=asked,
             right=behaviour(None, recorded),
             per_point=PER_POINT,
+            levels=LEVELS,
             round=0,
             answers=[None] * len(asked),
         )

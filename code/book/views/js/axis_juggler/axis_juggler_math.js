@@ -10,7 +10,13 @@ export const CHOICES = {
   back: ["viewout", "flatten"],
   done: [],
 };
-export const RIGHT = { whole: "split", cut: "move", heads: "attend", mixed: "move", back: "flatten" };
+export const RIGHT = {
+  whole: "split",
+  cut: "move",
+  heads: "attend",
+  mixed: "move",
+  back: "flatten",
+};
 
 export function stridesOf(shape) {
   return shape.map((_, i) => shape.slice(i + 1).reduce((size, n) => size * n, 1));
@@ -31,7 +37,7 @@ function tensorOf(axes, shape, memory, stage) {
 export function indicesOf(shape) {
   return shape.reduce(
     (some, n) => some.flatMap((index) => Array.from({ length: n }, (_, i) => [...index, i])),
-    [[]]
+    [[]],
   );
 }
 
@@ -59,20 +65,33 @@ function reshaped(tensor, axes, shape, stage) {
 function transposed(tensor, stage) {
   const swap = ([first, second, third, ...rest]) => [first, third, second, ...rest];
   const { axes, shape, strides, memory } = tensor;
-  return { axes: swap(axes), shape: swap(shape), strides: swap(strides), memory, stage, copied: false };
+  return {
+    axes: swap(axes),
+    shape: swap(shape),
+    strides: swap(strides),
+    memory,
+    stage,
+    copied: false,
+  };
 }
 
 const total = (numbers) => numbers.reduce((sum, n) => sum + n, 0);
 
 // softmax(x x^T / sqrt(K)) x in every block of axis 1: the rows ask, answer and are mixed.
 export function attended(tensor) {
-  const [, blocks, rows, width] = tensor.shape, numbers = listed(tensor), memory = [];
+  const [, blocks, rows, width] = tensor.shape;
+  const numbers = listed(tensor);
+  const memory = [];
   for (let b = 0; b < blocks; b++) {
     const row = (i) => numbers.slice((b * rows + i) * width, (b * rows + i + 1) * width);
     for (let i = 0; i < rows; i++) {
-      const own = row(i), all = Array.from({ length: rows }, (_, j) => row(j));
-      const scores = all.map((other) => total(other.map(({ value }, k) => value * own[k].value)) / Math.sqrt(width));
-      const top = Math.max(...scores), grown = scores.map((score) => Math.exp(score - top));
+      const own = row(i);
+      const all = Array.from({ length: rows }, (_, j) => row(j));
+      const scores = all.map(
+        (other) => total(other.map(({ value }, k) => value * own[k].value)) / Math.sqrt(width),
+      );
+      const top = Math.max(...scores);
+      const grown = scores.map((score) => Math.exp(score - top));
       own.forEach(({ from }, k) => {
         const mix = total(all.map((other, j) => grown[j] * other[k].value)) / total(grown);
         memory.push({ value: mix, from });
@@ -84,8 +103,15 @@ export function attended(tensor) {
 
 // Take one step. Returns a tensor, or null where torch refuses.
 export function takeStep(tensor, step, nHeads) {
-  const { stage } = tensor, size = sizesOf(tensor, nHeads);
-  const to = (axes, next) => reshaped(tensor, axes, axes.map((axis) => size[axis]), next);
+  const { stage } = tensor;
+  const size = sizesOf(tensor, nHeads);
+  const to = (axes, next) =>
+    reshaped(
+      tensor,
+      axes,
+      axes.map((axis) => size[axis]),
+      next,
+    );
   if (step === "split") return to(["B", "T", "H", "K"], "cut");
   if (step === "deal") return to(["B", "T", "K", "H"], "cut");
   if (step === "view") return to(["B", "H", "T", "K"], "heads");
@@ -98,7 +124,8 @@ export function takeStep(tensor, step, nHeads) {
 
 // The size behind each letter.
 function sizesOf({ axes, shape }, nHeads) {
-  const T = shape[axes.indexOf("T")], D = shape.reduce((n, m) => n * m) / T;
+  const T = shape[axes.indexOf("T")];
+  const D = shape.reduce((n, m) => n * m) / T;
   return { B: 1, T, D, H: nHeads, K: D / nHeads };
 }
 
@@ -112,7 +139,9 @@ export function codeOf(tensor, step, nHeads, inLetters = false) {
   if (step === "recut") return `reshape(${args(...transposed(tensor).axes)})`;
   if (step === "out") return `reshape(${args("B", "T", "D")})`;
   if (step === "viewout") return `view(${args("B", "T", "D")})`;
-  return { move: "transpose(1, 2)", attend: "attention in each head", flatten: "flatten(-2)" }[step];
+  return { move: "transpose(1, 2)", attend: "attention in each head", flatten: "flatten(-2)" }[
+    step
+  ];
 }
 
 // All tensors of a way, from x on. A step that torch refuses ends it.
@@ -129,13 +158,16 @@ export function follow(values, nHeads, steps) {
 // The rows of a tensor: the token that the shape says stands there, the tokens and heads
 // whose numbers stand there, and whether some belong to another token.
 export function rowsOf(tensor, nHeads) {
-  const width = tensor.shape.at(-1), numbers = listed(tensor);
+  const width = tensor.shape.at(-1);
+  const numbers = listed(tensor);
   const features = numbers.length / tensor.shape[tensor.axes.indexOf("T")];
   return indicesOf(tensor.shape.slice(0, -1)).map((index, r) => {
     const wanted = index[tensor.axes.indexOf("T")];
     const from = numbers.slice(r * width, (r + 1) * width).map((number) => number.from);
     const tokens = [...new Set(from.map((place) => Math.floor(place / features)))];
-    const heads = [...new Set(from.map((place) => Math.floor(((place % features) * nHeads) / features)))];
+    const heads = [
+      ...new Set(from.map((place) => Math.floor(((place % features) * nHeads) / features))),
+    ];
     return { index, wanted, tokens, heads, wrong: tokens.some((token) => token !== wanted) };
   });
 }
@@ -143,8 +175,15 @@ export function rowsOf(tensor, nHeads) {
 // At the end of a way: how many numbers stand in the row of another token, and how far
 // the result is from what the right way gives.
 export function verdict(values, nHeads, steps) {
-  const result = listed(follow(values, nHeads, steps).at(-1)), features = values[0].length;
-  const right = ["split", "move", ...(steps.includes("attend") ? ["attend"] : []), "move", "flatten"];
+  const result = listed(follow(values, nHeads, steps).at(-1));
+  const features = values[0].length;
+  const right = [
+    "split",
+    "move",
+    ...(steps.includes("attend") ? ["attend"] : []),
+    "move",
+    "flatten",
+  ];
   const wanted = listed(follow(values, nHeads, right).at(-1));
   const rowOf = (place) => Math.floor(place / features);
   return {

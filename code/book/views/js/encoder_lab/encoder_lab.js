@@ -19,15 +19,26 @@ function makeScene(model, redraw) {
   const start = Object.fromEntries(SHARED.map((name) => [name, model.get(name)]));
   const dModel = trained.parameters["embedding.weight"].cols;
   const scene = {
-    model, trained, vocabulary, start,
-    kinds: trained.kinds, blank: vocabulary[0], longest: trained.max_length,
+    model,
+    trained,
+    vocabulary,
+    start,
+    kinds: trained.kinds,
+    blank: vocabulary[0],
+    longest: trained.max_length,
     examples: model.get("examples"),
-    nHeads: trained.n_heads, nLayers: trained.n_layers, dHead: dModel / trained.n_heads,
+    nHeads: trained.n_heads,
+    nLayers: trained.n_layers,
+    dHead: dModel / trained.n_heads,
     view: { stage: "1.query", side: "numbers", layer: 1, head: 1 },
     state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
     read: () => placeToRead(model.get("tokens"), model.get("read"), scene.blank),
     setSentence(tokens) {
-      put(model, { padding: tokens.map(() => false), tokens, read: placeToRead(tokens, 0, scene.blank) });
+      put(model, {
+        padding: tokens.map(() => false),
+        tokens,
+        read: placeToRead(tokens, 0, scene.blank),
+      });
     },
     setWord(place, word) {
       const tokens = model.get("tokens").with(place, word);
@@ -35,11 +46,14 @@ function makeScene(model, redraw) {
       put(model, { tokens, read: placeToRead(tokens, asked, scene.blank) });
     },
     ask(place) {
-      if (placeToRead(model.get("tokens"), place, scene.blank) === place) put(model, { read: place });
+      if (placeToRead(model.get("tokens"), place, scene.blank) === place)
+        put(model, { read: place });
     },
     toggle(part) {
       const off = model.get("off");
-      put(model, { off: off.includes(part) ? off.filter((other) => other !== part) : [...off, part] });
+      put(model, {
+        off: off.includes(part) ? off.filter((other) => other !== part) : [...off, part],
+      });
     },
     reset: () => put(model, structuredClone(start)),
     look(changes) {
@@ -60,9 +74,11 @@ function runOf(scene) {
   const { tokens, padding, norm_first: normFirst, off, edits } = scene.state();
   const ids = tokens.map((word) => scene.vocabulary.indexOf(word));
   const unknown = tokens[ids.indexOf(-1)];
-  if (unknown !== undefined) throw new Error(`\u201c${unknown}\u201d is not a word this encoder knows.`);
+  if (unknown !== undefined)
+    throw new Error(`\u201c${unknown}\u201d is not a word this encoder knows.`);
   const hides = tokens.map((_, i) => Boolean(padding[i]));
-  const model = withEdits(scene.trained, edits), options = { normFirst, off };
+  const model = withEdits(scene.trained, edits);
+  const options = { normFirst, off };
   const steps = forward(model, ids, hides, options);
   const said = { ids, words: tokens, padding: hides, vocabulary: scene.vocabulary, ...options };
   return { ...steps, ...guess(model, steps.output), model, ...said };
@@ -78,9 +94,14 @@ function render({ model, el }) {
   });
   const redraw = once(queueMicrotask, () => !signal.aborted && draw());
   const scene = makeScene(model, () => redraw());
-  const words = sentenceRow(scene, signal), line = typeLine(scene), bars = guessBars(scene);
-  const tasks = taskList(scene), bar = switches(scene), machine = flow(scene);
-  const panel = stagePanel(scene), maps = twoMaps(scene);
+  const words = sentenceRow(scene, signal);
+  const line = typeLine(scene);
+  const bars = guessBars(scene);
+  const tasks = taskList(scene);
+  const bar = switches(scene);
+  const machine = flow(scene);
+  const panel = stagePanel(scene);
+  const maps = twoMaps(scene);
   const parts = [words, line, bars, tasks, bar, machine, panel, maps];
 
   function draw() {
@@ -97,10 +118,16 @@ function render({ model, el }) {
   }
   const title = (text, kind = "") => h("p", { class: `lab-title ${kind}`, text });
   box.append(
-    title("Change a word, and watch the blank."), words.node, line.node, examples(scene),
+    title("Change a word, and watch the blank."),
+    words.node,
+    line.node,
+    examples(scene),
     h("div", { class: "lab-top" }, bars.node, tasks.node),
     title("Inside: open a step, cut a wire, switch a head off", "lab-part"),
-    bar.node, machine.node, panel.node, maps.node,
+    bar.node,
+    machine.node,
+    panel.node,
+    maps.node,
   );
   onChange(model, SHARED, signal, redraw);
   draw();

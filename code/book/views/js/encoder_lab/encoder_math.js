@@ -36,7 +36,8 @@ export function dot(a, startA, b, startB, count) {
 
 // torch's linear map: a row of `weight` (out, in) makes one number out.
 export function linear(x, weight, bias) {
-  const y = matrix(x.rows, weight.rows), n = x.cols;
+  const y = matrix(x.rows, weight.rows);
+  const n = x.cols;
   for (let t = 0; t < y.rows; t++) {
     for (let o = 0; o < y.cols; o++) {
       y.data[t * y.cols + o] = dot(x.data, t * n, weight.data, o * n, n) + bias.data[o];
@@ -56,7 +57,10 @@ export function sinusoid(t, column, dModel) {
 
 export function sinusoidalPositions(nTokens, dModel) {
   const table = matrix(nTokens, dModel);
-  return { ...table, data: table.data.map((_, i) => sinusoid(Math.floor(i / dModel), i % dModel, dModel)) };
+  return {
+    ...table,
+    data: table.data.map((_, i) => sinusoid(Math.floor(i / dModel), i % dModel, dModel)),
+  };
 }
 
 // The mean and the biased variance of one row.
@@ -69,7 +73,8 @@ export function moments(x, row) {
 export function layerNorm(x, gain, bias) {
   const y = matrix(x.rows, x.cols);
   for (let t = 0; t < x.rows; t++) {
-    const { mean, variance } = moments(x, t), deviation = Math.sqrt(variance + 1e-5);
+    const { mean, variance } = moments(x, t);
+    const deviation = Math.sqrt(variance + 1e-5);
     for (let d = 0; d < x.cols; d++) {
       y.data[t * x.cols + d] = ((at(x, t, d) - mean) / deviation) * gain.data[d] + bias.data[d];
     }
@@ -79,7 +84,8 @@ export function layerNorm(x, gain, bias) {
 
 // Scores (T, T) of one head, which owns the columns from head * K to (head + 1) * K.
 export function scoresOf(query, key, head, dHead, divisor) {
-  const scores = matrix(query.rows, key.rows), from = head * dHead;
+  const scores = matrix(query.rows, key.rows);
+  const from = head * dHead;
   for (let i = 0; i < query.rows; i++) {
     for (let j = 0; j < key.rows; j++) {
       const fit = dot(query.data, i * query.cols + from, key.data, j * key.cols + from, dHead);
@@ -116,9 +122,12 @@ function mixInto(context, weights, value, head, dHead) {
 
 // Attention of all heads. A head that is off hands on zeros in place of its mix.
 export function attend(x, part, nHeads, padding, isOff) {
-  const dHead = x.cols / nHeads, divisor = isOff("scale") ? 1 : Math.sqrt(dHead);
+  const dHead = x.cols / nHeads;
+  const divisor = isOff("scale") ? 1 : Math.sqrt(dHead);
   const [query, key, value] = ["query", "key", "value"].map((name) => part(name, x));
-  const scores = [], weights = [], context = matrix(x.rows, x.cols);
+  const scores = [];
+  const weights = [];
+  const context = matrix(x.rows, x.cols);
   for (let head = 0; head < nHeads; head++) {
     scores.push(scoresOf(query, key, head, dHead, divisor));
     weights.push(softmaxRows(scores[head], padding));
@@ -129,7 +138,8 @@ export function attend(x, part, nHeads, padding, isOff) {
 
 // One layer, every step by name. Post-LN normalises after each sum, Pre-LN before each part.
 function runLayer(x, parameters, name, nHeads, padding, normFirst, isOff) {
-  const map = (path, input) => linear(input, parameters[`${path}.weight`], parameters[`${path}.bias`]);
+  const map = (path, input) =>
+    linear(input, parameters[`${path}.weight`], parameters[`${path}.bias`]);
   const norm = (n, input) =>
     layerNorm(input, parameters[`${name}.norm${n}.weight`], parameters[`${name}.norm${n}.bias`]);
   const join = (n, kept, made) => (isOff(`residual${n}`) ? made : add(kept, made));
@@ -170,14 +180,21 @@ export function forward(model, ids, padding, { normFirst = false, off = [] } = {
   const positions = off.includes("positions")
     ? matrix(ids.length, embedded.cols)
     : sinusoidalPositions(ids.length, embedded.cols);
-  const input = add(embedded, positions), layers = [];
+  const input = add(embedded, positions);
+  const layers = [];
   for (let l = 0, x = input; l < nLayers; l++, x = layers.at(-1).output) {
     const name = `layers.${l}`;
     const isOff = (part) => off.includes(part === "scale" ? part : `${name}.${part}`);
     layers.push(runLayer(x, parameters, name, nHeads, padding, normFirst, isOff));
   }
   const last = layers.at(-1).output;
-  return { embedded, positions, input, layers, output: normFirst ? finalNorm(last, parameters) : last };
+  return {
+    embedded,
+    positions,
+    input,
+    layers,
+    output: normFirst ? finalNorm(last, parameters) : last,
+  };
 }
 
 // Chances of every word at every place, (T, V): the head shares the embedding's numbers.
@@ -192,19 +209,22 @@ export function guess(model, output) {
 // over `swaps` words, those that follow token j's in the word list.
 export function influence(model, ids, padding, options, swaps = 4) {
   const base = forward(model, ids, padding, options).output;
-  const total = matrix(ids.length, ids.length), nWords = model.parameters["embedding.weight"].rows;
+  const total = matrix(ids.length, ids.length);
+  const nWords = model.parameters["embedding.weight"].rows;
   for (let j = 0; j < ids.length; j++) {
     for (let swap = 1; swap <= swaps; swap++) {
       const changed = ids.with(j, (ids[j] + swap) % nWords);
       const moved = forward(model, changed, padding, options).output;
-      for (let i = 0; i < ids.length; i++) total.data[i * ids.length + j] += distance(base, moved, i) / swaps;
+      for (let i = 0; i < ids.length; i++)
+        total.data[i * ids.length + j] += distance(base, moved, i) / swaps;
     }
   }
   return total;
 }
 
 function distance(a, b, row) {
-  let moved = 0, length = 0;
+  let moved = 0;
+  let length = 0;
   for (let d = 0; d < a.cols; d++) {
     moved += (at(a, row, d) - at(b, row, d)) ** 2;
     length += at(a, row, d) ** 2;
@@ -214,7 +234,10 @@ function distance(a, b, row) {
 
 // The model of the JSON file, with matrices in place of nested arrays.
 export function readModel(stored) {
-  const entries = Object.entries(stored.parameters).map(([name, values]) => [name, toMatrix(values)]);
+  const entries = Object.entries(stored.parameters).map(([name, values]) => [
+    name,
+    toMatrix(values),
+  ]);
   return { ...stored, parameters: Object.fromEntries(entries) };
 }
 
@@ -223,7 +246,8 @@ export function withEdits(model, edits) {
   const parameters = { ...model.parameters };
   for (const [name, row, col, value] of edits) {
     const old = parameters[name];
-    if (!(row < old?.rows && col < old?.cols)) throw new Error(`There is no number ${name}[${row}, ${col}].`);
+    if (!(row < old?.rows && col < old?.cols))
+      throw new Error(`There is no number ${name}[${row}, ${col}].`);
     const data = old.data.slice();
     data[row * old.cols + col] = value;
     parameters[name] = { ...old, data };

@@ -5,10 +5,14 @@ import { layerPlan, stage } from "./lab_stages.js";
 
 export function switches(scene) {
   const { model } = scene;
-  const orders = [["Post-LN", false], ["Pre-LN", true]].map(([text, value]) =>
-    [value, button(text, () => put(model, { norm_first: value }))]);
-  const toggles = [["scale", `\u00f7 \u221a${scene.dHead}`], ["positions", "positions"]].map(
-    ([part, text]) => [part, button(text, () => scene.toggle(part))]);
+  const orders = [
+    ["Post-LN", false],
+    ["Pre-LN", true],
+  ].map(([text, value]) => [value, button(text, () => put(model, { norm_first: value }))]);
+  const toggles = [
+    ["scale", `\u00f7 \u221a${scene.dHead}`],
+    ["positions", "positions"],
+  ].map(([part, text]) => [part, button(text, () => scene.toggle(part))]);
   const note = h("span", { class: "eta-quiet", role: "status" });
   const reset = button("reset", scene.reset, { class: "eta-button lab-reset" });
 
@@ -37,33 +41,48 @@ export function flow(scene) {
   const restart = roving(node, "button");
   let built = null;
 
-  const step = (id) => button(stage(id).name, () => scene.open(id),
-    { class: "lab-step", "data-stage": id, "aria-label": labelOf(id) });
-  const cut = (part, text, kind, spoken) => button(text, () => scene.toggle(part),
-    { class: kind, "data-part": part, "aria-label": spoken });
+  const step = (id) =>
+    button(stage(id).name, () => scene.open(id), {
+      class: "lab-step",
+      "data-stage": id,
+      "aria-label": labelOf(id),
+    });
+  const cut = (part, text, kind, spoken) =>
+    button(text, () => scene.toggle(part), {
+      class: kind,
+      "data-part": part,
+      "aria-label": spoken,
+    });
 
   function block(layer, { residual, inside, after }) {
     const part = residual === "residual1" ? "attention" : "feed-forward";
     const spoken = `layer ${layer}, residual around ${part}`;
     const steps = (names) => names.map((name) => step(`${layer}.${name}`));
-    return h("div", { class: "lab-block" },
+    return h(
+      "div",
+      { class: "lab-block" },
       cut(`layers.${layer}.${residual}`, "residual", "lab-wire", spoken),
       h("div", { class: "lab-steps" }, ...steps(inside)),
       h("div", { class: "lab-after" }, ...steps(after)),
-      h("span", { class: "lab-block-name", text: part }));
+      h("span", { class: "lab-block-name", text: part }),
+    );
   }
 
-  function layer(l, normFirst) {
+  function layerBox(layer, normFirst) {
     const heads = Array.from({ length: scene.nHeads }, (_, i) =>
-      cut(`layers.${l}.head${i}`, `head ${i}`, "lab-head", `layer ${l}, head ${i}`));
-    return h("div", { class: "lab-layer" },
-      h("div", { class: "lab-layer-name" }, h("span", { text: `layer ${l}` }), ...heads),
-      h("div", { class: "lab-blocks" }, ...layerPlan(normFirst).map((part) => block(l, part))));
+      cut(`layers.${layer}.head${i}`, `head ${i}`, "lab-head", `layer ${layer}, head ${i}`),
+    );
+    return h(
+      "div",
+      { class: "lab-layer" },
+      h("div", { class: "lab-layer-name" }, h("span", { text: `layer ${layer}` }), ...heads),
+      h("div", { class: "lab-blocks" }, ...layerPlan(normFirst).map((part) => block(layer, part))),
+    );
   }
 
   function build(normFirst) {
     const ends = (names) => h("div", { class: "lab-ends" }, ...names.map(step));
-    const layers = Array.from({ length: scene.nLayers }, (_, l) => layer(l, normFirst));
+    const layers = Array.from({ length: scene.nLayers }, (_, l) => layerBox(l, normFirst));
     const last = normFirst ? ["final", "guess"] : ["guess"];
     node.replaceChildren(ends(["embedded", "positions", "input"]), ...layers, ends(last));
     built = normFirst;

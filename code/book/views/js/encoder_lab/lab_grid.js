@@ -12,15 +12,21 @@ import { level } from "../../../../taken_apart/views/js/shared/shades.js";
 export function numberGrid(point, choose) {
   const table = h("table", { class: "lab-grid", role: "grid" });
   const node = h("div", { class: "lab-scroll" }, table);
-  let cells = [], shown = "", current = [0, 0];
+  let cells = [];
+  let shown = "";
+  let current = [0, 0];
 
   function build({ map, rows, cols, group }) {
     const gap = (j) => (group && j && j % group === 0 ? "lab-gap" : "");
     const row = (...parts) => h("tr", { role: "row" }, ...parts);
     const names = cols.map((text, j) =>
-      h("th", { scope: "col", class: gap(j) }, h("span", { text })));
-    cells = rows.map((_, i) => cols.map((_, j) =>
-      h("td", { role: "gridcell", tabindex: -1, class: gap(j), "data-i": i, "data-j": j })));
+      h("th", { scope: "col", class: gap(j) }, h("span", { text })),
+    );
+    cells = rows.map((_, i) =>
+      cols.map((_, j) =>
+        h("td", { role: "gridcell", tabindex: -1, class: gap(j), "data-i": i, "data-j": j }),
+      ),
+    );
     const body = rows.map((text, i) => row(h("th", { scope: "row", text }), ...cells[i]));
     const heads = group ? [row(h("td"), ...headNames(cols.length, group, gap))] : [];
     table.replaceChildren(...heads, row(h("td"), ...names), ...body);
@@ -31,20 +37,23 @@ export function numberGrid(point, choose) {
   // Most numbers stay when one word changes: only what differs is written.
   function paint({ map, shares, struck }) {
     const most = map.data.reduce((max, value) => Math.max(max, Math.abs(value)), 1e-9);
-    cells.forEach((row, i) => row.forEach((cell, j) => {
-      const value = at(map, i, j), text = number(value);
-      const sign = shares ? "share" : value < 0 ? "neg" : "pos";
-      const share = Math.abs(value) / (shares ? Number(shares) : most);
-      const amount = shares ? level(share) : Math.round(share * 44);
-      const look = `${text} ${sign} ${amount} ${struck?.[j]}`;
-      if (look === cell.look) return;
-      cell.look = look;
-      cell.textContent = text;
-      cell.dataset.sign = sign;
-      if (shares) cell.dataset.level = amount;
-      else cell.style.setProperty("--amount", `${amount}%`);
-      cell.toggleAttribute("data-struck", Boolean(struck?.[j]));
-    }));
+    cells.forEach((row, i) =>
+      row.forEach((cell, j) => {
+        const value = at(map, i, j);
+        const text = number(value);
+        const sign = shares ? "share" : value < 0 ? "neg" : "pos";
+        const share = Math.abs(value) / (shares ? Number(shares) : most);
+        const amount = shares ? level(share) : Math.round(share * 44);
+        const look = `${text} ${sign} ${amount} ${struck?.[j]}`;
+        if (look === cell.look) return;
+        cell.look = look;
+        cell.textContent = text;
+        cell.dataset.sign = sign;
+        if (shares) cell.dataset.level = amount;
+        else cell.style.setProperty("--amount", `${amount}%`);
+        cell.toggleAttribute("data-struck", Boolean(struck?.[j]));
+      }),
+    );
   }
 
   function show(view) {
@@ -88,5 +97,6 @@ export function numberGrid(point, choose) {
 // One name above the columns of each head.
 function headNames(nCols, group, gap) {
   return Array.from({ length: nCols / group }, (_, n) =>
-    h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` }));
+    h("th", { colspan: group, class: `lab-head-name ${gap(n * group)}`, text: `head ${n}` }),
+  );
 }

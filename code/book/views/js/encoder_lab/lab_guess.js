@@ -7,14 +7,16 @@ import { TASKS, TASK_SENTENCE, bestWords } from "./lab_words.js";
 export function guessBars(scene) {
   const title = h("p", { class: "lab-title" });
   const rows = Array.from({ length: 5 }, () => {
-    const word = h("span", { class: "lab-guess-word" }), share = h("span", { class: "eta-num" });
+    const word = h("span", { class: "lab-guess-word" });
+    const share = h("span", { class: "eta-num" });
     const bar = h("span", { class: "lab-bar" }, h("i"));
     return { node: h("li", {}, word, bar, share), word, bar, share };
   });
   const list = h("ol", { class: "lab-guesses" }, ...rows.map(({ node }) => node));
 
   function draw(run) {
-    const read = scene.read(), isBlank = run.words[read] === scene.blank;
+    const read = scene.read();
+    const isBlank = run.words[read] === scene.blank;
     title.textContent = isBlank
       ? `What belongs into the blank (word ${read})?`
       : `What the encoder would put at word ${read}, \u201c${run.words[read]}\u201d:`;
@@ -29,22 +31,28 @@ export function guessBars(scene) {
 
 export function taskList(scene) {
   const items = TASKS.map(({ text }) => {
-    const mark = h("span", { class: "lab-mark", text: "\u25cb", "aria-label": "to do", role: "img" });
+    const mark = h("span", {
+      class: "lab-mark",
+      text: "\u25cb",
+      "aria-label": "to do",
+      role: "img",
+    });
     return { node: h("li", {}, mark, h("span", { text })), mark };
   });
   const done = new Set();
 
-  function mark(i, isDone) {
+  function tick(i, isDone) {
     items[i].node.toggleAttribute("data-done", isDone);
     items[i].mark.textContent = isDone ? "\u2713" : "\u25cb";
     items[i].mark.setAttribute("aria-label", isDone ? "done" : "to do");
   }
   function draw(run) {
-    const state = scene.state(), blank = state.tokens.indexOf(scene.blank);
+    const state = scene.state();
+    const blank = state.tokens.indexOf(scene.blank);
     const best = (word) => (blank < 0 ? 0 : at(run.chances, blank, scene.vocabulary.indexOf(word)));
     TASKS.forEach((task, i) => {
       if (task.isDone(state, best)) done.add(i);
-      mark(i, done.has(i));
+      tick(i, done.has(i));
     });
   }
   const title = h("p", { class: "lab-title", text: "Can you \u2026" });

@@ -8,13 +8,16 @@ import { explain, mapsOf, stage } from "./lab_stages.js";
 const count = (n) => [...Array(n).keys()];
 
 export function stagePanel(scene) {
-  const title = h("strong"), shape = h("span", { class: "lab-shape" });
+  const title = h("strong");
+  const shape = h("span", { class: "lab-shape" });
   const says = h("span", { class: "eta-quiet" });
   const sides = ["numbers", "weights"].map((side) => button(side, () => scene.look({ side })));
-  const numbers = numbersSide(scene), weights = weightsSide(scene);
+  const numbers = numbersSide(scene);
+  const weights = weightsSide(scene);
 
   function draw(run) {
-    const info = stage(scene.view.stage), hasWeights = info.parameters.length > 0;
+    const info = stage(scene.view.stage);
+    const hasWeights = info.parameters.length > 0;
     const side = hasWeights ? scene.view.side : "numbers";
     title.textContent = titleOf(info);
     says.textContent = info.says;
@@ -51,7 +54,8 @@ function numbersSide(scene) {
   const grids = count(scene.nHeads).map((n) => numberGrid((i, j) => point(n, i, j)));
   const captions = grids.map(() => h("p", { class: "lab-caption eta-quiet" }));
   const frames = grids.map(({ node }, n) => h("div", {}, captions[n], node));
-  let run = null, spot = [0, scene.read(), 0];
+  let run = null;
+  let spot = [0, scene.read(), 0];
 
   function point(head, i, j) {
     const map = mapsOf(run, scene.view.stage)[head];
@@ -77,7 +81,10 @@ function viewOf(scene, run, info, map, head) {
   const columns = { TT: run.words, TV: scene.vocabulary }[info.axes] ?? count(map.cols);
   const isSplit = ["query", "key", "value", "context"].includes(info.step);
   return {
-    map, rows: run.words, cols: columns, shares: info.shares,
+    map,
+    rows: run.words,
+    cols: columns,
+    shares: info.shares,
     label: info.heads ? `${titleOf(info)}, head ${head}` : titleOf(info),
     group: isSplit ? scene.dHead : 0,
     struck: info.axes === "TT" ? run.padding : null,
@@ -92,7 +99,8 @@ function weightsSide(scene) {
 
   function draw(run, info) {
     grids.forEach(({ node, show }, n) => {
-      const label = info.parameters[n], map = run.model.parameters[label];
+      const label = info.parameters[n];
+      const map = run.model.parameters[label];
       node.hidden = !map;
       if (!map) return;
       const rows = map.rows > 1 ? names(map.rows) : [label.endsWith("bias") ? "bias" : "gain"];

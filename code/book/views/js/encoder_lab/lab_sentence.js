@@ -6,22 +6,30 @@ import { percent } from "./lab_stages.js";
 import { bestWords, parseSentence } from "./lab_words.js";
 
 export function sentenceRow(scene, signal) {
-  const { model } = scene, words = h("div", { class: "lab-words" });
+  const { model } = scene;
+  const words = h("div", { class: "lab-words" });
   const legend = h("p", { class: "lab-legend eta-quiet" });
   let slots = [];
 
-  const setPadding = (i, hides) => put(model, {
-    padding: model.get("tokens").map((_, k) => (k === i ? hides : Boolean(model.get("padding")[k]))),
-  });
+  const setPadding = (i, hides) =>
+    put(model, {
+      padding: model
+        .get("tokens")
+        .map((_, k) => (k === i ? hides : Boolean(model.get("padding")[k]))),
+    });
 
   function slot(i) {
-    const list = h("select", { "aria-label": `word ${i}`,
-      onchange: () => scene.setWord(i, list.value), onfocus: () => scene.ask(i) });
+    const list = h("select", {
+      "aria-label": `word ${i}`,
+      onchange: () => scene.setWord(i, list.value),
+      onfocus: () => scene.ask(i),
+    });
     for (const [label, some] of Object.entries(scene.kinds)) {
       const options = some.map((word) => h("option", { value: word, text: word }));
       list.append(h("optgroup", { label }, ...options));
     }
-    const says = h("span", { class: "lab-says" }), share = h("span", { class: "lab-share" });
+    const says = h("span", { class: "lab-says" });
+    const share = h("span", { class: "lab-share" });
     const pad = button("pad", null, { class: "lab-pad", "data-i": i, tabindex: i ? -1 : 0 });
     const node = h("div", { class: "lab-word" }, says, list, share, pad);
     return { node, list, says, share, pad };
@@ -34,10 +42,12 @@ export function sentenceRow(scene, signal) {
 
   function draw(run) {
     if (slots.length !== run.words.length) build(run.words.length);
-    const { layer, head } = scene.view, weights = run.layers[layer].weights[head];
+    const { layer, head } = scene.view;
+    const weights = run.layers[layer].weights[head];
     legend.textContent = legendOf(run, layer, head);
     slots.forEach(({ node, list, says, share, pad }, i) => {
-      const word = run.words[i], isBlank = word === scene.blank;
+      const word = run.words[i];
+      const isBlank = word === scene.blank;
       if (list.value !== word) list.value = word;
       list.style.width = `${word.length + 2.6}ch`; // where CSS cannot fit a list to its word
       node.dataset.state = run.padding[i] ? "padding" : isBlank ? "blank" : "word";
@@ -52,8 +62,9 @@ export function sentenceRow(scene, signal) {
   }
 
   const legendOf = (run, layer, head) =>
-    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks (layer ${layer}, head ${head}). `
-    + "\u201cpad\u201d hides a word from all.";
+    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks ` +
+    `(layer ${layer}, head ${head}). ` +
+    "\u201cpad\u201d hides a word from all.";
   const sayBest = (run, i) => {
     const [[word, chance]] = bestWords(run.chances, i, scene.vocabulary, 1);
     return `${word} ${percent(chance)}`;
@@ -65,10 +76,17 @@ export function sentenceRow(scene, signal) {
 }
 
 export function typeLine(scene) {
-  const input = h("input", { type: "text", "aria-label": "type a sentence", maxlength: 400,
-    placeholder: "or type a sentence, ___ for a blank", autocomplete: "off", spellcheck: "false" });
+  const input = h("input", {
+    type: "text",
+    "aria-label": "type a sentence",
+    maxlength: 400,
+    placeholder: "or type a sentence, ___ for a blank",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const message = h("p", { class: "lab-message", role: "status" });
-  const shorter = button("\u2212 word", () => resize(-1)), longer = button("+ word", () => resize(1));
+  const shorter = button("\u2212 word", () => resize(-1));
+  const longer = button("+ word", () => resize(1));
 
   function resize(by) {
     const tokens = scene.model.get("tokens");
@@ -92,7 +110,8 @@ export function typeLine(scene) {
 export function examples(scene) {
   const show = (text) => () => scene.setSentence(text.split(" "));
   const list = scene.examples.map((text) =>
-    button(text, show(text), { class: "eta-button lab-example" }));
+    button(text, show(text), { class: "eta-button lab-example" }),
+  );
   const title = h("span", { class: "eta-quiet", text: "More to read: " });
   return h("div", { class: "lab-examples" }, title, ...list);
 }

@@ -2,17 +2,26 @@
 
 // Returns { tokens } or { error }: a sentence that says what is wrong and what is wanted.
 export function parseSentence(text, vocabulary, longest) {
-  const tokens = text.toLowerCase().split(/\s+/).filter(Boolean)
+  const tokens = text
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(Boolean)
     .map((word) => (/^_+$/.test(word) ? "___" : word));
   if (tokens.length === 0) return { error: "Type at least one word." };
   if (tokens.length > longest) {
-    return { error: `That is ${tokens.length} words; this encoder was trained on at most ${longest}.` };
+    return {
+      error: `That is ${tokens.length} words; this encoder was trained on at most ${longest}.`,
+    };
   }
   const unknown = tokens.find((word) => !vocabulary.includes(word));
   if (unknown === undefined) return { tokens };
   const short = [...unknown].length > 24 ? `${[...unknown].slice(0, 24).join("")}\u2026` : unknown;
   const known = `one of the ${vocabulary.length} words this encoder knows`;
-  return { error: `\u201c${short}\u201d is not ${known}. Click a word above to see them all; ___ is a blank.` };
+  return {
+    error:
+      `\u201c${short}\u201d is not ${known}. ` +
+      "Click a word above to see them all; ___ is a blank.",
+  };
 }
 
 const differing = (a, b) => a.filter((word, i) => word !== b[i]).length;
@@ -26,25 +35,39 @@ const START = TASK_SENTENCE.split(" ");
 export const TASKS = [
   {
     text: "Change one word so that the blank becomes \u201che\u201d.",
-    isDone: (state, best) => isIntact(state) && hidden(state) === 0
-      && differing(state.tokens, START) === 1 && best("he") > 0.5,
+    isDone: (state, best) =>
+      isIntact(state) &&
+      hidden(state) === 0 &&
+      differing(state.tokens, START) === 1 &&
+      best("he") > 0.5,
   },
   {
-    text: "Hide one word (pad) so that \u201cshe\u201d and \u201che\u201d are a toss-up: neither above 75 %.",
-    isDone: (state, best) => isIntact(state) && hidden(state) === 1
-      && differing(state.tokens, START) === 0 && Math.max(best("she"), best("he")) < 0.75,
+    text:
+      "Hide one word (pad) so that \u201cshe\u201d and \u201che\u201d are a toss-up: " +
+      "neither above 75 %.",
+    isDone: (state, best) =>
+      isIntact(state) &&
+      hidden(state) === 1 &&
+      differing(state.tokens, START) === 0 &&
+      Math.max(best("she"), best("he")) < 0.75,
   },
   {
     text: "Cut a single residual wire so that the answer is no longer \u201cshe\u201d.",
-    isDone: (state, best) => state.off.length === 1 && state.off[0].includes("residual")
-      && !state.norm_first && state.edits.length === 0 && hidden(state) === 0
-      && differing(state.tokens, START) === 0 && best("she") < 0.5,
+    isDone: (state, best) =>
+      state.off.length === 1 &&
+      state.off[0].includes("residual") &&
+      !state.norm_first &&
+      state.edits.length === 0 &&
+      hidden(state) === 0 &&
+      differing(state.tokens, START) === 0 &&
+      best("she") < 0.5,
   },
 ];
 
 // The place whose guess is shown: the one asked for, but a blank where there is one.
 export function placeToRead(tokens, asked, blank) {
-  const place = Math.min(asked, tokens.length - 1), first = tokens.indexOf(blank);
+  const place = Math.min(asked, tokens.length - 1);
+  const first = tokens.indexOf(blank);
   return first < 0 || tokens[place] === blank ? place : first;
 }
 

@@ -5,7 +5,12 @@ import { picker } from "../../../../taken_apart/views/js/shared/inputs.js";
 import { extreme, strip, sums } from "../../../../taken_apart/views/js/shared/strips.js";
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
-const LEFT = 46, RIGHT = 22, TOP = 14, BOTTOM = 34, WIDE = 420, HIGH = 250;
+const LEFT = 46;
+const RIGHT = 22;
+const TOP = 14;
+const BOTTOM = 34;
+const WIDE = 420;
+const HIGH = 250;
 
 export function scaled(rms, width, root) {
   return root ? rms * Math.sqrt(width) : rms;
@@ -39,10 +44,16 @@ export function spots(widths, low, high) {
 }
 
 function reader(model) {
-  const names = model.get("names"), widths = model.get("widths"), rms = model.get("rms");
-  const place = model.get("place_rms"), at = () => widths.indexOf(model.get("d_model"));
+  const names = model.get("names");
+  const widths = model.get("widths");
+  const rms = model.get("rms");
+  const place = model.get("place_rms");
+  const at = () => widths.indexOf(model.get("d_model"));
   return {
-    model, names, widths, at,
+    model,
+    names,
+    widths,
+    at,
     size: (init, i, root = model.get("root")) => scaled(rms[init][i], widths[i], root),
     place: (i) => place[i],
     words() {
@@ -58,7 +69,8 @@ function reader(model) {
 function chart(scene) {
   const { model, names, widths } = scene;
   const every = names.flatMap((_, n) =>
-    widths.flatMap((_, i) => [scene.size(n, i, false), scene.size(n, i, true)]));
+    widths.flatMap((_, i) => [scene.size(n, i, false), scene.size(n, i, true)]),
+  );
   const low = Math.floor(Math.log10(Math.min(...every)));
   const high = Math.ceil(Math.log10(Math.max(...every)));
   const { x, y } = spots(widths, low, high);
@@ -67,8 +79,12 @@ function chart(scene) {
     s("polyline", { class: look, points: widths.map((w, i) => [x(w), y(sizes(i))]).join(" ") });
 
   function draw() {
-    const i = scene.at(), init = model.get("init"), root = model.get("root");
-    const word = scene.size(init, i), place = scene.place(i), here = x(widths[i]);
+    const i = scene.at();
+    const init = model.get("init");
+    const root = model.get("root");
+    const word = scene.size(init, i);
+    const place = scene.place(i);
+    const here = x(widths[i]);
     const parts = [];
     for (let power = low; power <= high; power++) {
       const level = y(10 ** power);
@@ -83,13 +99,18 @@ function chart(scene) {
     parts.push(s("text", middle, "D = d_model"));
     names.forEach((_, n) => n !== init && parts.push(line((k) => scene.size(n, k), "dial-other")));
     parts.push(line((k) => scene.size(init, k, !root), "dial-undone"));
-    parts.push(line(scene.place, "dial-place"), line((k) => scene.size(init, k), "dial-word"));
+    parts.push(
+      line(scene.place, "dial-place"),
+      line((k) => scene.size(init, k), "dial-word"),
+    );
     parts.push(s("line", { class: "dial-gap", x1: here, x2: here, y1: y(word), y2: y(place) }));
     parts.push(s("circle", { class: "dial-word", cx: here, cy: y(word), r: 5 }));
     parts.push(s("circle", { class: "dial-place", cx: here, cy: y(place), r: 5 }));
     node.replaceChildren(...parts);
-    node.setAttribute("aria-label",
-      `RMS against d_model, log scale: word ${short(word)}, place ${short(place)}`);
+    node.setAttribute(
+      "aria-label",
+      `RMS against d_model, log scale: word ${short(word)}, place ${short(place)}`,
+    );
   }
   const turn = (event) => {
     const box = node.getBoundingClientRect();
@@ -113,8 +134,10 @@ function picture(scene) {
     return { rows, node: h("div", { class: "dial-block" }, h("span", { text }), rows) };
   });
   function draw() {
-    const words = scene.words(), places = scene.places();
-    const shown = [words, places, sums(words, places)], top = extreme(...shown);
+    const words = scene.words();
+    const places = scene.places();
+    const shown = [words, places, sums(words, places)];
+    const top = extreme(...shown);
     blocks.forEach(({ rows }, n) => {
       const lines = shown[n].map((row, i) => {
         const label = n === 1 ? `place ${i}` : tokens[i];
@@ -133,16 +156,22 @@ function told(scene) {
   const half = (look) => h("span", { class: look });
   const bar = h("div", { class: "dial-share" }, half("dial-word"), half("dial-place"));
   function draw() {
-    const i = scene.at(), word = scene.size(scene.model.get("init"), i), place = scene.place(i);
-    const share = wordShare(word, place), [left, right] = bar.children;
+    const i = scene.at();
+    const word = scene.size(scene.model.get("init"), i);
+    const place = scene.place(i);
+    const share = wordShare(word, place);
+    const [left, right] = bar.children;
     left.style.flexGrow = share;
     right.style.flexGrow = 1 - share;
     left.textContent = share > 0.15 ? `word ${(100 * share).toFixed(0)} %` : "";
     right.textContent = share < 0.85 ? `place ${(100 * (1 - share)).toFixed(0)} %` : "";
     says.replaceChildren(
-      h("span", { class: "dial-key dial-word", text: `words ${short(word)}` }), " ",
+      h("span", { class: "dial-key dial-word", text: `words ${short(word)}` }),
+      " ",
       h("span", { class: "dial-key dial-place", text: `places ${short(place)}` }),
-      h("br"), `Words are ${judge(word / place)}.`);
+      h("br"),
+      `Words are ${judge(word / place)}.`,
+    );
   }
   const title = h("span", { class: "eta-quiet", text: "the sum's squared length comes from" });
   const node = h("div", { class: "dial-told" }, says, title, bar);
@@ -151,16 +180,27 @@ function told(scene) {
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "init-dial", "Size of words and of places");
-  const scene = reader(model), { widths } = scene;
-  const init = picker("embedding drawn from", scene.names.map((name, n) => [n, name]),
-    () => model.get("init"), (n) => put(model, { init: n }));
+  const scene = reader(model);
+  const { widths } = scene;
+  const init = picker(
+    "embedding drawn from",
+    scene.names.map((name, n) => [n, name]),
+    () => model.get("init"),
+    (n) => put(model, { init: n }),
+  );
   const slider = h("input", {
-    type: "range", min: 0, max: widths.length - 1, step: 1, "aria-label": "d_model",
+    type: "range",
+    min: 0,
+    max: widths.length - 1,
+    step: 1,
+    "aria-label": "d_model",
     oninput: () => put(model, { d_model: widths[slider.value] }),
   });
   const shown = h("span", { class: "eta-num dial-width" });
   const root = h("button", {
-    class: "eta-button", type: "button", text: "× √D",
+    class: "eta-button",
+    type: "button",
+    text: "× √D",
     onclick: () => put(model, { root: !model.get("root") }),
   });
   const parts = [chart(scene), told(scene), picture(scene)];
@@ -174,7 +214,9 @@ function render({ model, el }) {
   };
   box.append(
     h("div", { class: "eta-bar" }, init.node, h("label", {}, letter("D"), slider, shown), root),
-    h("div", { class: "dial-top" }, parts[0].node, parts[1].node), parts[2].node);
+    h("div", { class: "dial-top" }, parts[0].node, parts[1].node),
+    parts[2].node,
+  );
   onChange(model, ["init", "d_model", "root"], signal, draw);
   draw();
   return end;

@@ -34,7 +34,8 @@ export function maskCode(blocked, { written, fill, format }) {
   const rows = isPerKey(blocked) ? [blocked[0]] : blocked;
   if (written === "added") {
     const zeros = `torch.zeros(${rows.length}, ${rows[0].length}, dtype=torch.${format})`;
-    return `blocked = ${literal(rows)}\nmask = ${zeros}\nmask = mask.masked_fill(blocked, ${fillCode(fill, format)})`;
+    const filled = `mask.masked_fill(blocked, ${fillCode(fill, format)})`;
+    return `blocked = ${literal(rows)}\nmask = ${zeros}\nmask = ${filled}`;
   }
   const write = { sdpa: (hides) => !hides, ones: (hides) => (hides ? 0 : 1) }[written];
   return `mask = ${literal(write ? rows.map((row) => row.map(write)) : rows)}`;
@@ -47,10 +48,16 @@ export function callCode(blocked, { handed, fill, format }) {
   const name = isPerKey(blocked) ? "key_padding_mask" : "attn_mask";
   return {
     attention: "output, weights = attention(query, key, value, mask)",
-    mha: `# mha: one head, whose maps change nothing\noutput, weights = mha(query, key, value, ${name}=mask)`,
+    mha:
+      "# mha: one head, whose maps change nothing\n" +
+      `output, weights = mha(query, key, value, ${name}=mask)`,
     sdpa: "output = F.scaled_dot_product_attention(query, key, value, mask)",
-    filled: `${scores}weights = scores.masked_fill(mask, ${fillCode(fill, format)}).softmax(-1)${rest}`,
+    filled:
+      `${scores}weights = scores.masked_fill(mask, ${fillCode(fill, format)})` +
+      `.softmax(-1)${rest}`,
     added: `${scores}weights = (scores + mask).softmax(-1)${rest}`,
-    rule: `${scores}low = (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min\nweights = (scores + low).softmax(-1)${rest}`,
+    rule:
+      `${scores}low = (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min\n` +
+      `weights = (scores + low).softmax(-1)${rest}`,
   }[handed];
 }

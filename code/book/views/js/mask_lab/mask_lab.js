@@ -5,7 +5,16 @@ import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import { once } from "../../../../taken_apart/views/js/shared/later.js";
 import { HANDED, WRITTEN, callCode, maskCode } from "./mask_code.js";
 import { numberTable, paintGrid } from "./mask_grid.js";
-import { CONTENTS, attend, drift, emptyAnswers, emptyRow, outcome, presets, withContent } from "./mask_math.js";
+import {
+  CONTENTS,
+  attend,
+  drift,
+  emptyAnswers,
+  emptyRow,
+  outcome,
+  presets,
+  withContent,
+} from "./mask_math.js";
 import { cellText } from "../../../../taken_apart/views/js/shared/shades.js";
 
 const STATE = ["blocked", "is_cross", "content", "written", "handed", "fill", "number_format"];
@@ -19,7 +28,9 @@ const quoted = (name) => `\u201c${name}\u201d`;
 function verdictText({ kind, text, most }) {
   return {
     meant: "\u2713 The function reads this mask as it was meant.",
-    inverted: "\u2717 Inverted: what the mask hides is all that is seen. No error, and every shape is right.",
+    inverted:
+      "\u2717 Inverted: what the mask hides is all that is seen. " +
+      "No error, and every shape is right.",
     leak: `\u2717 Not hidden: a hidden key gets ${cellText(most ?? 0)} of a query\u2019s attention.`,
     other: "\u2717 What is hidden stays hidden, but the scores of the rest are lost.",
     nan: "\u2717 nan: a query that may see nothing has no softmax.",
@@ -29,21 +40,35 @@ function verdictText({ kind, text, most }) {
 
 function paddingText(moved, rows, padded) {
   if (!moved) return "";
-  if (Number.isNaN(moved.by)) return `\u2717 The output of ${quoted(rows[moved.row])} is nan, whatever stands in ${padded}.`;
-  if (moved.by < 1e-6) return `\u2713 Whatever stands in ${padded}: the outputs of the real tokens stay the same.`;
-  return `\u2717 Change what stands in ${padded}, and the output of ${quoted(rows[moved.row])} moves by ${cellText(moved.by)}.`;
+  if (Number.isNaN(moved.by))
+    return `\u2717 The output of ${quoted(rows[moved.row])} is nan, whatever stands in ${padded}.`;
+  if (moved.by < 1e-6)
+    return `\u2713 Whatever stands in ${padded}: the outputs of the real tokens stay the same.`;
+  const output = `the output of ${quoted(rows[moved.row])}`;
+  return `\u2717 Change what stands in ${padded}, and ${output} moves by ${cellText(moved.by)}.`;
 }
 
 // All that is shown, from the state alone.
 function readScene(model) {
-  const get = (name) => model.get(name), isCross = get("is_cross"), padding = get("padding");
-  const data = { query: get(isCross ? "cross_query" : "query"), key: get("key"), value: get("value") };
-  const format = get("number_format"), blocked = get("blocked");
+  const get = (name) => model.get(name);
+  const isCross = get("is_cross");
+  const padding = get("padding");
+  const data = {
+    query: get(isCross ? "cross_query" : "query"),
+    key: get("key"),
+    value: get("value"),
+  };
+  const format = get("number_format");
+  const blocked = get("blocked");
   const options = { written: get("written"), handed: get("handed"), fill: get("fill"), format };
   const shown = withContent(data, padding, get("content"), isCross);
   const result = attend(shown, blocked, options);
   return {
-    blocked, options, data: shown, result, cols: get("tokens"),
+    blocked,
+    options,
+    data: shown,
+    result,
+    cols: get("tokens"),
     rows: get(isCross ? "cross_tokens" : "tokens"),
     verdict: outcome(result, blocked, attend(shown, blocked, { ...AS_MEANT, format })),
     moved: padding.length ? drift(data, blocked, padding, isCross, options) : null,
@@ -51,10 +76,19 @@ function readScene(model) {
 }
 
 function presetBar(model) {
-  const masks = presets(model.get("tokens").length, model.get("padding"), model.get("cross_query").length);
+  const masks = presets(
+    model.get("tokens").length,
+    model.get("padding"),
+    model.get("cross_query").length,
+  );
   const buttons = Object.entries(masks).map(([name, blocked]) =>
-    button(name, () => put(model, { blocked, is_cross: name === "cross" })));
-  const node = h("div", { class: "eta-bar mask-presets", role: "group", "aria-label": "masks to start from" });
+    button(name, () => put(model, { blocked, is_cross: name === "cross" })),
+  );
+  const node = h("div", {
+    class: "eta-bar mask-presets",
+    role: "group",
+    "aria-label": "masks to start from",
+  });
   node.append(...buttons);
   const draw = () => {
     const now = JSON.stringify([model.get("blocked"), model.get("is_cross")]);
@@ -67,11 +101,14 @@ function presetBar(model) {
 }
 
 function fourMaps(model, signal) {
-  const hide = (i, j, on) => put(model, {
-    blocked: model.get("blocked").map((row, r) =>
-      row.map((was, c) => ((i ?? r) === r && (j ?? c) === c ? on : was))),
-  });
-  const painted = paintGrid(hide, signal), [masked, weights, output] = [0, 1, 2].map(numberTable);
+  const hide = (i, j, on) =>
+    put(model, {
+      blocked: model
+        .get("blocked")
+        .map((row, r) => row.map((was, c) => ((i ?? r) === r && (j ?? c) === c ? on : was))),
+    });
+  const painted = paintGrid(hide, signal);
+  const [masked, weights, output] = [0, 1, 2].map(numberTable);
   const panel = (number, name, says, node) => {
     const title = h("p", {}, h("strong", { text: `${number} ${name}` }), ` ${says}`);
     // What scrolls must be reached by keys; the first map holds buttons that are.
@@ -79,25 +116,46 @@ function fourMaps(model, signal) {
     if (number > 1) scroll.tabIndex = 0;
     return h("div", { class: "mask-panel" }, title, scroll);
   };
-  const node = h("div", { class: "mask-flow" },
-    panel(1, "Scores", "click a cell, a column\u2019s name or a row\u2019s name to hide it", painted.node),
+  const node = h(
+    "div",
+    { class: "mask-flow" },
+    panel(
+      1,
+      "Scores",
+      "click a cell, a column\u2019s name or a row\u2019s name to hide it",
+      painted.node,
+    ),
     panel(2, "Masked scores", "what the softmax gets", masked.node),
     panel(3, "Weights", "each row should sum to one", weights.node),
-    panel(4, "Outputs", "what each query takes home", output.node));
+    panel(4, "Outputs", "what each query takes home", output.node),
+  );
   const draw = ({ rows, cols, result, blocked, data }) => {
     painted.draw(rows, cols, result.scores, blocked);
     masked.draw(rows, cols, result.masked);
     weights.draw(rows, cols, result.weights, true);
-    output.draw(rows, data.value[0].map((_, c) => String(c)), result.output);
+    output.draw(
+      rows,
+      data.value[0].map((_, c) => String(c)),
+      result.output,
+    );
   };
   return { node, draw };
 }
 
 function choices(model) {
   const choose = (label, name, names) =>
-    picker(label, Object.entries(names), () => model.get(name), (value) => put(model, { [name]: value }));
-  const all = [choose("written as", "written", WRITTEN), choose("handed to", "handed", HANDED),
-    choose("fill", "fill", FILLS), choose("numbers", "number_format", FORMATS)];
+    picker(
+      label,
+      Object.entries(names),
+      () => model.get(name),
+      (value) => put(model, { [name]: value }),
+    );
+  const all = [
+    choose("written as", "written", WRITTEN),
+    choose("handed to", "handed", HANDED),
+    choose("fill", "fill", FILLS),
+    choose("numbers", "number_format", FORMATS),
+  ];
   const node = h("div", { class: "eta-bar mask-choices" }, ...all.map((each) => each.node));
   return { node, draw: () => all.forEach((each) => each.sync()) };
 }
@@ -109,27 +167,58 @@ function emptyPanel() {
     node.hidden = row < 0;
     if (row < 0) return;
     const line = ({ says, weights }) =>
-      h("tr", {}, h("th", { scope: "row", text: says }), ...weights.map((w) => h("td", { class: "eta-num", text: cellText(w) })));
-    const title = h("p", { class: "mask-title", text: `${quoted(rows[row])} may see nothing. Its weights, in four ways:` });
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row", text: says }),
+        ...weights.map((w) => h("td", { class: "eta-num", text: cellText(w) })),
+      );
+    const title = h("p", {
+      class: "mask-title",
+      text: `${quoted(rows[row])} may see nothing. Its weights, in four ways:`,
+    });
     const table = h("table", { class: "mask-answers" }, ...emptyAnswers(data, blocked).map(line));
-    node.replaceChildren(title, h("div", { class: "mask-scroll", tabindex: 0, role: "group", "aria-label": "four ways" }, table));
+    node.replaceChildren(
+      title,
+      h(
+        "div",
+        { class: "mask-scroll", tabindex: 0, role: "group", "aria-label": "four ways" },
+        table,
+      ),
+    );
   };
   return { node, draw };
 }
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "mask", "A mask to paint");
-  const tokens = model.get("tokens"), padding = model.get("padding");
+  const tokens = model.get("tokens");
+  const padding = model.get("padding");
   const padded = [...new Set(padding.map((i) => tokens[i]))].join(" and ");
-  const bar = presetBar(model), maps = fourMaps(model, signal), chosen = choices(model), empty = emptyPanel();
-  const content = picker(`${padded} holds`, CONTENTS.map((text, i) => [i, text]), () => model.get("content"), (i) => put(model, { content: i }));
-  const verdict = h("p", { class: "mask-verdict", role: "status" }), stays = h("p", { class: "mask-verdict", role: "status" });
-  const code = h("pre", { class: "mask-code", tabindex: 0, "aria-label": "the mask as Python", role: "group" });
+  const bar = presetBar(model);
+  const maps = fourMaps(model, signal);
+  const chosen = choices(model);
+  const empty = emptyPanel();
+  const content = picker(
+    `${padded} holds`,
+    CONTENTS.map((text, i) => [i, text]),
+    () => model.get("content"),
+    (i) => put(model, { content: i }),
+  );
+  const verdict = h("p", { class: "mask-verdict", role: "status" });
+  const stays = h("p", { class: "mask-verdict", role: "status" });
+  const code = h("pre", {
+    class: "mask-code",
+    tabindex: 0,
+    "aria-label": "the mask as Python",
+    role: "group",
+  });
   const holds = h("div", { class: "eta-bar" }, content.node);
   holds.hidden = padding.length === 0;
 
   function draw() {
-    const scene = readScene(model), { options, blocked } = scene;
+    const scene = readScene(model);
+    const { options, blocked } = scene;
     for (const part of [bar, maps, chosen, empty]) part.draw(scene);
     content.sync();
     code.textContent = `${maskCode(blocked, options)}\n${callCode(blocked, options)}`;
@@ -138,9 +227,23 @@ function render({ model, el }) {
     stays.textContent = paddingText(scene.moved, scene.rows, padded);
     stays.dataset.kind = scene.moved && scene.moved.by < 1e-6 ? "good" : "bad";
   }
-  box.append(bar.node, holds, stays, maps.node, empty.node,
-    h("p", { class: "mask-title", text: "The same mask, written down and handed over" }), chosen.node, code, verdict);
-  onChange(model, STATE, signal, once(queueMicrotask, () => !signal.aborted && draw()));
+  box.append(
+    bar.node,
+    holds,
+    stays,
+    maps.node,
+    empty.node,
+    h("p", { class: "mask-title", text: "The same mask, written down and handed over" }),
+    chosen.node,
+    code,
+    verdict,
+  );
+  onChange(
+    model,
+    STATE,
+    signal,
+    once(queueMicrotask, () => !signal.aborted && draw()),
+  );
   draw();
   return end;
 }

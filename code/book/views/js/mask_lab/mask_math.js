@@ -9,7 +9,9 @@ export function half(x) {
   if (size >= 65520) return Math.sign(x) * Infinity;
   let exponent = Math.max(Math.floor(Math.log2(size)), -14);
   if (2 ** exponent > size && exponent > -14) exponent -= 1;
-  const step = 2 ** (exponent - 10), steps = size / step, low = Math.floor(steps);
+  const step = 2 ** (exponent - 10);
+  const steps = size / step;
+  const low = Math.floor(steps);
   const up = steps - low > 0.5 || (steps - low === 0.5 && low % 2 === 1);
   return Math.sign(x) * (low + (up ? 1 : 0)) * step;
 }
@@ -61,7 +63,10 @@ export function writeMask(blocked, { written, fill, format }) {
   const { dtype, write } = CONVENTIONS[written];
   if (written === "added" && overflows(fill, format)) return { error: TOO_LOW };
   const shown = isPerKey(blocked) ? [blocked[0]] : blocked;
-  return { dtype, rows: shown.map((row) => row.map((hides) => write(hides, fillValue(fill, format)))) };
+  return {
+    dtype,
+    rows: shown.map((row) => row.map((hides) => write(hides, fillValue(fill, format)))),
+  };
 }
 
 // What each function does with a mask: the types it takes, the truth value that hides,
@@ -77,9 +82,12 @@ const FUNCTIONS = {
 
 const LONG = { bool: "torch.bool", int: "torch.int64" };
 const REFUSALS = {
-  attention: (dtype, format) => `TypeError: blocked must be bool, True = unseen, got ${LONG[dtype] ?? `torch.${format}`}`,
-  mha: (_, __, perKey) =>
-    `AssertionError: only bool and floating types of ${perKey ? "key_padding_mask" : "attn_mask"} are supported`,
+  attention: (dtype, format) =>
+    `TypeError: blocked must be bool, True = unseen, got ${LONG[dtype] ?? `torch.${format}`}`,
+  mha: (_, __, perKey) => {
+    const name = perKey ? "key_padding_mask" : "attn_mask";
+    return `AssertionError: only bool and floating types of ${name} are supported`;
+  },
   sdpa: () => "RuntimeError: Expected attn_mask dtype to be bool or float or to match query dtype",
   filled: () => "RuntimeError: masked_fill_ only supports boolean masks",
 };
@@ -93,7 +101,8 @@ function maskScore(rules, dtype, score, m, { fill, format }) {
 }
 
 function softmax(row) {
-  const top = Math.max(...row), strengths = row.map((score) => Math.exp(score - top));
+  const top = Math.max(...row);
+  const strengths = row.map((score) => Math.exp(score - top));
   const total = strengths.reduce((sum, strength) => sum + strength, 0);
   return strengths.map((strength) => strength / total);
 }
@@ -102,10 +111,13 @@ function softmax(row) {
 // `written` writes it, all as nested lists; or { scores, error }, as torch says it.
 // data: { query, key, value }; options: { written, handed, fill, format }.
 export function attend({ query, key, value }, blocked, options) {
-  const { handed, fill, format } = options, rules = FUNCTIONS[handed];
-  const round = ROUND[format], inner = ROUND[rules.wide ? "float32" : format];
+  const { handed, fill, format } = options;
+  const rules = FUNCTIONS[handed];
+  const round = ROUND[format];
+  const inner = ROUND[rules.wide ? "float32" : format];
   const ready = (rows) => rows.map((row) => row.map(round));
-  const [q, k, v] = [query, key, value].map(ready), root = Math.sqrt(k[0].length);
+  const [q, k, v] = [query, key, value].map(ready);
+  const root = Math.sqrt(k[0].length);
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
   const scores = q.map((a) => k.map((b) => inner(dot(a, b) / root)));
   const mask = writeMask(blocked, options);
@@ -115,10 +127,19 @@ export function attend({ query, key, value }, blocked, options) {
   }
   if (handed === "filled" && overflows(fill, format)) return { scores, mask, error: TOO_LOW };
   const entry = (i, j) => mask.rows[mask.rows.length === 1 ? 0 : i][j];
-  const masked = scores.map((row, i) => row.map((score, j) => maskScore(rules, mask.dtype, score, entry(i, j), options)));
+  const masked = scores.map((row, i) =>
+    row.map((score, j) => maskScore(rules, mask.dtype, score, entry(i, j), options)),
+  );
   const weights = masked.map((row, i) => share(row, (j) => entry(i, j), rules).map(inner));
-  const mix = (row) => times(v[0].length, (c) => round(row.reduce((sum, w, j) => sum + w * v[j][c], 0)));
-  return { scores, mask, masked, weights: weights.map((row) => row.map(round)), output: weights.map(mix) };
+  const mix = (row) =>
+    times(v[0].length, (c) => round(row.reduce((sum, w, j) => sum + w * v[j][c], 0)));
+  return {
+    scores,
+    mask,
+    masked,
+    weights: weights.map((row) => row.map(round)),
+    output: weights.map(mix),
+  };
 }
 
 function share(row, entry, rules) {
@@ -127,23 +148,35 @@ function share(row, entry, rules) {
 }
 
 // What may stand in the places of padding. Queries, keys and values are linear in it.
-export const CONTENTS = ["its own vector", "zeros", "a copy of the first token", "its own vector, times ten"];
+export const CONTENTS = [
+  "its own vector",
+  "zeros",
+  "a copy of the first token",
+  "its own vector, times ten",
+];
 
 export function withContent({ query, key, value }, padding, content, isCross) {
-  const change = (rows) => rows.map((row, i) => {
-    if (!padding.includes(i)) return row;
-    return { 0: row, 1: row.map(() => 0), 2: rows[0], 3: row.map((x) => 10 * x) }[content];
-  });
+  const change = (rows) =>
+    rows.map((row, i) => {
+      if (!padding.includes(i)) return row;
+      return { 0: row, 1: row.map(() => 0), 2: rows[0], 3: row.map((x) => 10 * x) }[content];
+    });
   return { query: isCross ? query : change(query), key: change(key), value: change(value) };
 }
 
 // How far the outputs of real tokens move when the content of the padding changes:
 // { row, by }, the token that moves most; `by` is NaN where an output is.
 export function drift(data, blocked, padding, isCross, options) {
-  const outputs = CONTENTS.map((_, content) => attend(withContent(data, padding, content, isCross), blocked, options).output);
+  const outputs = CONTENTS.map(
+    (_, content) => attend(withContent(data, padding, content, isCross), blocked, options).output,
+  );
   if (!outputs[0]) return null;
-  const moves = outputs.flatMap((output) => output.map((row, i) =>
-    ({ row: i, by: Math.max(...row.map((x, c) => Math.abs(x - outputs[0][i][c]))) })));
+  const moves = outputs.flatMap((output) =>
+    output.map((row, i) => ({
+      row: i,
+      by: Math.max(...row.map((x, c) => Math.abs(x - outputs[0][i][c]))),
+    })),
+  );
   const real = moves.filter(({ row }) => isCross || !padding.includes(row));
   const isNan = real.find(({ by }) => Number.isNaN(by));
   return isNan ?? real.reduce((most, move) => (move.by > most.by ? move : most), { row: 0, by: 0 });
@@ -154,9 +187,11 @@ export function drift(data, blocked, padding, isCross, options) {
 export function outcome(result, blocked, meant) {
   if (result.error) return { kind: "error", text: result.error };
   const pairs = result.weights.flatMap((row, i) =>
-    row.map((weight, j) => ({ weight, hides: blocked[i][j], wanted: meant.weights[i][j] })));
+    row.map((weight, j) => ({ weight, hides: blocked[i][j], wanted: meant.weights[i][j] })),
+  );
   if (pairs.some(({ weight }) => Number.isNaN(weight))) return { kind: "nan" };
-  if (pairs.every(({ weight, wanted }) => Math.abs(weight - wanted) < 2e-3)) return { kind: "meant" };
+  if (pairs.every(({ weight, wanted }) => Math.abs(weight - wanted) < 2e-3))
+    return { kind: "meant" };
   const isHidden = ({ weight }) => weight < 1e-6;
   const hasVisible = pairs.filter(({ hides }) => !hides);
   if (hasVisible.length && hasVisible.every(isHidden)) return { kind: "inverted" };
@@ -166,10 +201,34 @@ export function outcome(result, blocked, meant) {
 
 // The four ways to answer a query that may see nothing, for the first such row.
 export const EMPTY_WAYS = [
-  { says: "filled with \u2212inf", written: "blocked", handed: "filled", fill: "-inf", format: "float32" },
-  { says: "filled with the lowest number", written: "blocked", handed: "filled", fill: "lowest", format: "float32" },
-  { says: "the lowest of float16, added in the fused function", written: "added", handed: "sdpa", fill: "lowest", format: "float16" },
-  { says: "this book, and the fused function with True and False", written: "blocked", handed: "attention", fill: "lowest", format: "float32" },
+  {
+    says: "filled with \u2212inf",
+    written: "blocked",
+    handed: "filled",
+    fill: "-inf",
+    format: "float32",
+  },
+  {
+    says: "filled with the lowest number",
+    written: "blocked",
+    handed: "filled",
+    fill: "lowest",
+    format: "float32",
+  },
+  {
+    says: "the lowest of float16, added in the fused function",
+    written: "added",
+    handed: "sdpa",
+    fill: "lowest",
+    format: "float16",
+  },
+  {
+    says: "this book, and the fused function with True and False",
+    written: "blocked",
+    handed: "attention",
+    fill: "lowest",
+    format: "float32",
+  },
 ];
 
 export const emptyRow = (blocked) => blocked.findIndex((row) => row.every(Boolean));

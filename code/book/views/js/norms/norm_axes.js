@@ -8,7 +8,8 @@ import { apart, movedText, normaliseBatch, shares, shortText } from "./norm_math
 const KINDS = ["LayerNorm", "BatchNorm"].map((kind) => [kind, kind]);
 
 function makeScene(model) {
-  const start = model.get("rows"), length = model.get("length");
+  const start = model.get("rows");
+  const length = model.get("length");
   const rows = () =>
     start.map((row, r) => {
       if (model.get("padding")[r]) return row.map(() => 0);
@@ -46,12 +47,15 @@ function controls({ model }) {
 
 // Input on the left, output on the right: the arrow keys go through both.
 function table(scene) {
-  const { model, names, length } = scene, width = model.get("rows")[0].length;
+  const { model, names, length } = scene;
+  const width = model.get("rows")[0].length;
   const at = (r, c) => put(model, { here: [r, c] });
   const cell = (r, c) =>
     h("button", {
-      class: "eta-axes-cell eta-num", type: "button",
-      onpointerenter: () => at(r, c), onfocus: () => at(r, c),
+      class: "eta-axes-cell eta-num",
+      type: "button",
+      onpointerenter: () => at(r, c),
+      onfocus: () => at(r, c),
     });
   const lines = names.map((name, r) => {
     const turn = () => {
@@ -68,7 +72,8 @@ function table(scene) {
   });
   const body = h("tbody", {}, ...lines.map((line) => line.node));
   body.addEventListener("keydown", (event) => {
-    const move = MOVES[event.key], places = lines.map((line) => line.both.flat());
+    const move = MOVES[event.key];
+    const places = lines.map((line) => line.both.flat());
     const r = places.findIndex((row) => row.includes(event.target));
     if (!move || r < 0) return;
     event.preventDefault();
@@ -81,23 +86,25 @@ function table(scene) {
   return {
     node: h("table", {}, head, body),
     draw() {
-      const kind = model.get("kind"), rows = scene.rows();
+      const kind = model.get("kind");
+      const rows = scene.rows();
       const { out } = normaliseBatch(kind, rows);
-      const [row, column] = model.get("here"), isWith = shares(kind, row, column);
+      const [row, column] = model.get("here");
+      const isWith = shares(kind, row, column);
       output.textContent = kind;
-      lines.forEach(({ node, pad, both }, r) => {
+      lines.forEach(({ node: line, pad, both }, r) => {
         const padded = model.get("padding")[r];
-        node.classList.toggle("eta-axes-pad", padded);
+        line.classList.toggle("eta-axes-pad", padded);
         pad.setAttribute("aria-pressed", padded);
         [rows, out].forEach((values, side) =>
-          both[side].forEach((button, c) => {
-            button.textContent = shortText(values[r][c]);
-            button.tabIndex = side === 0 && r === row && c === column ? 0 : -1;
-            button.classList.toggle("eta-axes-with", side === 0 && isWith(r, c));
-            button.classList.toggle("eta-axes-here", r === row && c === column);
-            const told = `${side ? "output" : "input"} ${button.textContent}`;
-            button.setAttribute("aria-label", `${names[r]}, feature ${c + 1}, ${told}`);
-          })
+          both[side].forEach((node, c) => {
+            node.textContent = shortText(values[r][c]);
+            node.tabIndex = side === 0 && r === row && c === column ? 0 : -1;
+            node.classList.toggle("eta-axes-with", side === 0 && isWith(r, c));
+            node.classList.toggle("eta-axes-here", r === row && c === column);
+            const told = `${side ? "output" : "input"} ${node.textContent}`;
+            node.setAttribute("aria-label", `${names[r]}, feature ${c + 1}, ${told}`);
+          }),
         );
       });
     },
@@ -110,16 +117,20 @@ function readout(scene) {
   return {
     node: told,
     draw() {
-      const kind = model.get("kind"), rows = scene.rows(), [r, c] = model.get("here");
+      const kind = model.get("kind");
+      const rows = scene.rows();
+      const [r, c] = model.get("here");
       const { mean, variance } = normaliseBatch(kind, rows);
       const pads = model.get("padding").filter(Boolean).length;
       const among = pads ? `, ${pads} of them padding` : "";
-      const from = kind === "LayerNorm"
-        ? `the ${rows[r].length} numbers of token ${names[r]}`
-        : `feature ${c + 1} of all ${rows.length} tokens${among}`;
+      const from =
+        kind === "LayerNorm"
+          ? `the ${rows[r].length} numbers of token ${names[r]}`
+          : `feature ${c + 1} of all ${rows.length} tokens${among}`;
       const figures = `mean ${shortText(mean[r][c])}, variance ${shortText(variance[r][c])}`;
-      told.textContent = `${kind} takes ${figures} from ${from}. `
-        + `The outputs of sequence A have moved ${movedText(scene.moved())} since the start.`;
+      told.textContent =
+        `${kind} takes ${figures} from ${from}. ` +
+        `The outputs of sequence A have moved ${movedText(scene.moved())} since the start.`;
     },
   };
 }

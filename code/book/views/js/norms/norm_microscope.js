@@ -3,14 +3,27 @@ import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared
 import { picker } from "../../../../taken_apart/views/js/shared/inputs.js";
 import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import {
-  apart, mean, meanSquare, movedText, normalise, roundUp, shortText, variance,
+  apart,
+  mean,
+  meanSquare,
+  movedText,
+  normalise,
+  roundUp,
+  shortText,
+  variance,
 } from "./norm_math.js";
 import { onWidth } from "../../../../taken_apart/views/js/shared/page.js";
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
-const HEIGHT = 190, PAD = 22, LEFT = 46;
+const HEIGHT = 190;
+const PAD = 22;
+const LEFT = 46;
 const KINDS = ["LayerNorm", "RMSNorm"];
-const PARTS = [["x", "x"], ["gamma", "γ"], ["beta", "β"]];
+const PARTS = [
+  ["x", "x"],
+  ["gamma", "γ"],
+  ["beta", "β"],
+];
 const EPS = [1e-12, 1e-6, 1e-5, 1e-3, 0.1, 1].map((eps) => [eps, shortEps(eps)]);
 const STEP = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
 
@@ -26,7 +39,8 @@ function shortEps(eps) {
 // have moved the output.
 function makeScene(model) {
   const token = () => {
-    const shift = model.get("shift"), scale = model.get("scale");
+    const shift = model.get("shift");
+    const scale = model.get("scale");
     return model.get("x").map((value) => value * scale + shift);
   };
   const out = (x) => {
@@ -35,7 +49,9 @@ function makeScene(model) {
   };
   const vector = () => (model.get("part") === "x" ? token() : model.get(model.get("part")));
   const write = (i, value) => {
-    const part = model.get("part"), shift = model.get("shift"), scale = model.get("scale");
+    const part = model.get("part");
+    const shift = model.get("shift");
+    const scale = model.get("scale");
     const given = part === "x" ? (value - shift) / scale : value;
     const tidy = Number(given.toPrecision(9)); // 3, not 3.000000000000001
     put(model, { [part]: model.get(part).with(i, tidy) });
@@ -55,7 +71,9 @@ function makeScene(model) {
 function slider(scene, name, label, range, read, write, text) {
   const shown = h("output", { class: "eta-num" });
   const input = h("input", {
-    type: "range", "aria-label": label, ...range,
+    type: "range",
+    "aria-label": label,
+    ...range,
     oninput: () => put(scene.model, { [name]: write(Number(input.value)) }),
   });
   return {
@@ -71,16 +89,35 @@ function slider(scene, name, label, range, read, write, text) {
 function controls(scene, start) {
   const { model } = scene;
   const choice = (name, label, options) =>
-    picker(label, options, () => model.get(name), (value) => put(model, { [name]: value }));
+    picker(
+      label,
+      options,
+      () => model.get(name),
+      (value) => put(model, { [name]: value }),
+    );
   const parts = [
-    choice("kind", "norm", KINDS.map((kind) => [kind, kind])),
-    slider(
-      scene, "shift", "shift all", { min: -10, max: 10, step: 0.5 },
-      (value) => value, (value) => value, signed
+    choice(
+      "kind",
+      "norm",
+      KINDS.map((kind) => [kind, kind]),
     ),
     slider(
-      scene, "scale", "scale all", { min: -3, max: 2, step: 0.25 },
-      Math.log10, (power) => 10 ** power, (value) => `× ${shortText(value)}`
+      scene,
+      "shift",
+      "shift all",
+      { min: -10, max: 10, step: 0.5 },
+      (value) => value,
+      (value) => value,
+      signed,
+    ),
+    slider(
+      scene,
+      "scale",
+      "scale all",
+      { min: -3, max: 2, step: 0.25 },
+      Math.log10,
+      (power) => 10 ** power,
+      (value) => `× ${shortText(value)}`,
     ),
     choice("eps", "ε", EPS),
     choice("part", "bars are", PARTS),
@@ -112,20 +149,19 @@ function drawBars(svg, values, rule, top, width, marked) {
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   const levels = [top, 0, -top].flatMap((value) => [
     s("path", { d: `M${LEFT - 4} ${rule.y(value)}H${width}`, class: "eta-norm-grid" }),
-    s(
-      "text",
-      { x: LEFT - 8, y: rule.y(value) + 4, "text-anchor": "end" },
-      shortText(value)
-    ),
+    s("text", { x: LEFT - 8, y: rule.y(value) + 4, "text-anchor": "end" }, shortText(value)),
   ]);
   const bars = values.flatMap((value, i) => {
-    const x = rule.x(i), width = rule.space * 0.7, end = rule.y(value), zero = rule.y(0);
-    const place = { x, y: Math.min(end, zero), width, height: Math.abs(end - zero) };
+    const x = rule.x(i);
+    const wide = rule.space * 0.7;
+    const end = rule.y(value);
+    const zero = rule.y(0);
+    const place = { x, y: Math.min(end, zero), width: wide, height: Math.abs(end - zero) };
     const kind = i === marked ? "eta-norm-bar eta-norm-held" : "eta-norm-bar";
     const above = end + (value < 0 ? 14 : -5);
     return [
       s("rect", { ...place, class: kind }),
-      s("text", { x: x + width / 2, y: above, "text-anchor": "middle" }, shortText(value)),
+      s("text", { x: x + wide / 2, y: above, "text-anchor": "middle" }, shortText(value)),
     ];
   });
   svg.replaceChildren(...levels, ...bars);
@@ -138,7 +174,8 @@ function held(scene) {
   const state = { width: 300, chosen: 0, dragging: false, top: 1 };
   const rule = () => ruler(state.width, state.top, scene.vector().length);
   const drag = (event) => {
-    const { top } = svg.getBoundingClientRect(), fine = state.top / 50;
+    const { top } = svg.getBoundingClientRect();
+    const fine = state.top / 50;
     const value = rule().value(event.clientY - top);
     const inside = Math.max(-state.top, Math.min(state.top, value));
     scene.write(state.chosen, Math.round(inside / fine) * fine);
@@ -158,8 +195,10 @@ function held(scene) {
     });
   }
   svg.addEventListener("keydown", (event) => {
-    const values = scene.vector(), count = values.length;
-    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key], step = STEP[event.key];
+    const values = scene.vector();
+    const count = values.length;
+    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = STEP[event.key];
     if (!move && !step) return;
     event.preventDefault();
     if (move) state.chosen = (state.chosen + move + count) % count;
@@ -184,8 +223,10 @@ function held(scene) {
 
 // The mean as a line, and a band of one standard deviation on either side of it.
 function band(values, rule, width) {
-  const middle = mean(values), deviation = Math.sqrt(variance(values));
-  const top = rule.y(middle + deviation), height = rule.y(middle - deviation) - top;
+  const middle = mean(values);
+  const deviation = Math.sqrt(variance(values));
+  const top = rule.y(middle + deviation);
+  const height = rule.y(middle - deviation) - top;
   return [
     s("rect", { x: LEFT, y: top, width: width - LEFT, height, class: "eta-norm-band" }),
     s("path", { d: `M${LEFT} ${rule.y(middle)}H${width}`, class: "eta-norm-mean" }),
@@ -200,7 +241,8 @@ function result(scene) {
     node: h("div", {}, title, svg),
     resize: (wide) => (width = wide),
     draw() {
-      const values = scene.output(), top = roundUp(Math.max(1, ...values.map(Math.abs)));
+      const values = scene.output();
+      const top = roundUp(Math.max(1, ...values.map(Math.abs)));
       drawBars(svg, values, ruler(width, top, values.length), top, width, -1);
       svg.setAttribute("aria-label", `output: ${values.map(shortText).join(", ")}`);
       title.textContent = `${scene.model.get("kind")}(x)`;
@@ -223,7 +265,10 @@ function figures(scene) {
   return {
     node: h("div", { class: "eta-norm-figures" }, table, told),
     draw() {
-      const pairs = [[rows[0], scene.token()], [rows[1], scene.output()]];
+      const pairs = [
+        [rows[0], scene.token()],
+        [rows[1], scene.output()],
+      ];
       for (const [{ cells }, values] of pairs) {
         [mean, variance, meanSquare].forEach((of, i) => {
           cells[i].textContent = shortText(of(values));

@@ -4,7 +4,8 @@ import { entropy } from "../../../../taken_apart/views/js/attention_map/attentio
 import { frame, h, letter, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 
-const SMALL = -2, LARGE = 5; // the divisor runs from 2^-2 to 2^5
+const SMALL = -2;
+const LARGE = 5; // the divisor runs from 2^-2 to 2^5
 
 export function terms(query, key) {
   return query.map((value, i) => value * key[i]);
@@ -15,7 +16,8 @@ export function dot(query, key) {
 }
 
 export function softmax(scores) {
-  const most = Math.max(...scores), grown = scores.map((score) => Math.exp(score - most));
+  const most = Math.max(...scores);
+  const grown = scores.map((score) => Math.exp(score - most));
   const sum = grown.reduce((a, b) => a + b, 0);
   return grown.map((each) => each / sum);
 }
@@ -40,10 +42,14 @@ const two = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(
 
 // The map as a grid of buttons: one stop for the tab key, arrow keys inside.
 function mapPane(scene) {
-  const { model, tokens } = scene, n = tokens.length;
+  const { model, tokens } = scene;
+  const n = tokens.length;
   const row = (...cells) => h("tr", { role: "row" }, ...cells);
-  const cells = tokens.map((_, q) => tokens.map((_, k) =>
-    h("td", { role: "gridcell", onclick: () => scene.choose(q, k) }, h("b"), h("small"))));
+  const cells = tokens.map((_, q) =>
+    tokens.map((_, k) =>
+      h("td", { role: "gridcell", onclick: () => scene.choose(q, k) }, h("b"), h("small")),
+    ),
+  );
   const heads = tokens.map((text) => h("th", { scope: "col", role: "columnheader", text }));
   const corner = h("td", { role: "gridcell", class: "eta-quiet", text: "asks ↓" });
   const names = tokens.map((text) => h("th", { scope: "row", role: "rowheader", text }));
@@ -63,7 +69,8 @@ function mapPane(scene) {
     cells.forEach((line, q) => {
       const weights = scene.weights(q);
       line.forEach((cell, k) => {
-        const here = q === atQ && k === atK, [weight, score] = cell.children;
+        const here = q === atQ && k === atK;
+        const [weight, score] = cell.children;
         cell.tabIndex = here ? 0 : -1;
         cell.setAttribute("aria-selected", here);
         cell.style.setProperty("--amount", `${Math.round(60 * weights[k])}%`);
@@ -78,25 +85,41 @@ function mapPane(scene) {
 // The chosen cell: each product, their sum, the division, the power, the share.
 function cellPane(scene) {
   const { model, tokens, columns, query, key } = scene;
-  const title = h("strong"), table = h("table", { class: "scale-terms eta-num" });
+  const title = h("strong");
+  const table = h("table", { class: "scale-terms eta-num" });
   const steps = h("p", { class: "eta-num", "aria-live": "polite" });
-  const line = (name, values, look = "") => h("tr", { class: look },
-    h("th", { scope: "row", text: name }), ...values.map((text) => h("td", { text })));
+  const line = (name, values, look = "") =>
+    h(
+      "tr",
+      { class: look },
+      h("th", { scope: "row", text: name }),
+      ...values.map((text) => h("td", { text })),
+    );
   function draw() {
-    const [q, k] = model.get("cell"), divisor = model.get("divisor");
-    const score = scene.score(q, k), products = terms(query[q], key[k]).map(two);
+    const [q, k] = model.get("cell");
+    const divisor = model.get("divisor");
+    const score = scene.score(q, k);
+    const products = terms(query[q], key[k]).map(two);
     const grown = tokens.map((_, j) => Math.exp(scene.score(q, j) / divisor));
     const sum = grown.reduce((a, b) => a + b, 0);
     title.textContent = `“${tokens[q]}” asks “${tokens[k]}”`;
     table.replaceChildren(
       h("tr", {}, h("td"), ...columns.map((text) => h("th", { scope: "col", text }))),
-      line("query", query[q].map(two)), line("key", key[k].map(two)),
-      line("product", products, "scale-sum"));
+      line("query", query[q].map(two)),
+      line("key", key[k].map(two)),
+      line("product", products, "scale-sum"),
+    );
     steps.replaceChildren(
-      `${products.join(" + ")} = `, h("b", { text: two(score) }), h("br"),
-      `${two(score)} / ${divisor.toFixed(2)} = ${(score / divisor).toFixed(3)}`, h("br"),
-      `e to that: ${grown[k].toPrecision(4)}, of ${sum.toPrecision(4)} in the row`, h("br"),
-      "share: ", h("b", { text: scene.weights(q)[k].toFixed(3) }));
+      `${products.join(" + ")} = `,
+      h("b", { text: two(score) }),
+      h("br"),
+      `${two(score)} / ${divisor.toFixed(2)} = ${(score / divisor).toFixed(3)}`,
+      h("br"),
+      `e to that: ${grown[k].toPrecision(4)}, of ${sum.toPrecision(4)} in the row`,
+      h("br"),
+      "share: ",
+      h("b", { text: scene.weights(q)[k].toFixed(3) }),
+    );
   }
   const next = button("next cell", scene.next);
   const node = h("section", { class: "scale-cell", "aria-label": "the chosen cell" });
@@ -106,15 +129,18 @@ function cellPane(scene) {
 
 // The chosen row: a bar a key, and two numbers that say how open it is.
 function rowPane(scene) {
-  const { model, tokens } = scene, title = h("strong");
+  const { model, tokens } = scene;
+  const title = h("strong");
   const meters = [...tokens, "evenness", "slope"].map((text, i) => {
-    const fill = h("i"), value = h("span", { class: "eta-num" });
+    const fill = h("i");
+    const value = h("span", { class: "eta-num" });
     const look = i < tokens.length ? "scale-bar" : "scale-bar scale-measure";
     const track = h("span", { class: "scale-track" }, fill);
     return { fill, value, node: h("div", { class: look }, h("span", { text }), track, value) };
   });
   function draw() {
-    const q = model.get("cell")[0], weights = scene.weights(q);
+    const q = model.get("cell")[0];
+    const weights = scene.weights(q);
     const shown = [...weights, evenness(weights), slope(weights)];
     title.textContent = `the row of “${tokens[q]}”`;
     meters.forEach(({ fill, value }, i) => {
@@ -128,14 +154,22 @@ function rowPane(scene) {
 }
 
 function reader(model) {
-  const tokens = model.get("tokens"), query = model.get("query"), key = model.get("key");
+  const tokens = model.get("tokens");
+  const query = model.get("query");
+  const key = model.get("key");
   const scene = {
-    model, tokens, query, key, columns: model.get("columns"),
+    model,
+    tokens,
+    query,
+    key,
+    columns: model.get("columns"),
     score: (q, k) => dot(query[q], key[k]),
     weights: (q) => weightsOf(query[q], key, model.get("divisor")),
     choose: (q, k) => put(model, { cell: [q, k] }),
     next() {
-      const [q, k] = model.get("cell"), n = tokens.length, i = (q * n + k + 1) % (n * n);
+      const [q, k] = model.get("cell");
+      const n = tokens.length;
+      const i = (q * n + k + 1) % (n * n);
       scene.choose(Math.floor(i / n), i % n);
     },
   };
@@ -144,13 +178,22 @@ function reader(model) {
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "scale", "Turn the divisor");
-  const scene = reader(model), width = scene.columns.length;
+  const scene = reader(model);
+  const width = scene.columns.length;
   const slider = h("input", {
-    type: "range", min: SMALL, max: LARGE, step: 0.05, "aria-label": "divisor",
+    type: "range",
+    min: SMALL,
+    max: LARGE,
+    step: 0.05,
+    "aria-label": "divisor",
     oninput: () => put(model, { divisor: 2 ** Number(slider.value) }),
   });
   const value = h("span", { class: "eta-num scale-value" });
-  const stops = [["1", 1], ["√K", Math.sqrt(width)], ["K", width]].map(([text, divisor]) => {
+  const stops = [
+    ["1", 1],
+    ["√K", Math.sqrt(width)],
+    ["K", width],
+  ].map(([text, divisor]) => {
     const node = button(text, () => put(model, { divisor }), { "aria-label": `divide by ${text}` });
     return { divisor, node };
   });

@@ -32,24 +32,31 @@ export function moved(order, from, to) {
 // Another order, by the numbers from 0 to 1 that `random` gives.
 export function shuffled(order, random = Math.random) {
   const keys = order.map(() => random());
-  const next = order.map((_, i) => i).sort((i, j) => keys[i] - keys[j]).map((i) => order[i]);
+  const next = order
+    .map((_, i) => i)
+    .sort((i, j) => keys[i] - keys[j])
+    .map((i) => order[i]);
   return next.every((n, i) => n === order[i]) ? moved(order, 0, order.length - 1) : next;
 }
 
 function verdict(hits, isStart) {
   const fresh = hits.filter((hit) => !hit).length;
   if (isStart) return "The sentence as it was. Move a word.";
-  if (!fresh) return `The same ${hits.length} rows in another order: as a set, nothing has changed.`;
+  if (!fresh)
+    return `The same ${hits.length} rows in another order: as a set, nothing has changed.`;
   return `${fresh} of ${hits.length} rows are new: these words have become other vectors.`;
 }
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "order", "Shuffle the words");
-  const tokens = model.get("tokens"), words = model.get("words"), places = model.get("places");
+  const tokens = model.get("tokens");
+  const words = model.get("words");
+  const places = model.get("places");
   const start = tokens.map((_, i) => i);
   const add = button("add positions", () => put(model, { add: !model.get("add") }));
   const says = h("p", { class: "eta-num", "aria-live": "polite" });
-  const list = h("ol", { class: "order-list" }), set = h("div", { class: "order-set" });
+  const list = h("ol", { class: "order-list" });
+  const set = h("div", { class: "order-set" });
   const go = (order) => put(model, { order });
   let held = null; // the place of the word that the pointer drags
 
@@ -62,14 +69,20 @@ function render({ model, el }) {
     return h("li", { "data-new": !hit }, number, grip, strip(row, top, 2), mark);
   }
   function draw() {
-    const order = model.get("order"), plus = model.get("add");
-    const rows = rowsOf(words, places, order, plus), first = rowsOf(words, places, start, plus);
-    const hits = known(rows, first), top = extreme(words, places);
+    const order = model.get("order");
+    const plus = model.get("add");
+    const rows = rowsOf(words, places, order, plus);
+    const first = rowsOf(words, places, start, plus);
+    const hits = known(rows, first);
+    const top = extreme(words, places);
     const focus = [...list.children].findIndex((li) => li.contains(document.activeElement));
     add.setAttribute("aria-pressed", plus);
     list.replaceChildren(...rows.map((row, i) => item(row, i, hits[i], top)));
     set.replaceChildren(...sorted(rows).map((row) => strip(row, top, 2)));
-    says.textContent = verdict(hits, order.every((n, i) => n === i));
+    says.textContent = verdict(
+      hits,
+      order.every((n, i) => n === i),
+    );
     if (focus >= 0) list.querySelectorAll("button")[focus].focus();
   }
   function carry(from, to) {
@@ -78,10 +91,11 @@ function render({ model, el }) {
     list.querySelectorAll("button")[to].focus();
   }
   const placeOf = (node) => [...list.children].findIndex((li) => li.contains(node));
-  const placeAt = (y) => [...list.children].findIndex((li) => {
-    const { top, bottom } = li.getBoundingClientRect();
-    return y >= top && y < bottom;
-  });
+  const placeAt = (y) =>
+    [...list.children].findIndex((li) => {
+      const { top, bottom } = li.getBoundingClientRect();
+      return y >= top && y < bottom;
+    });
   list.addEventListener("keydown", (event) => {
     const step = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
     if (!step) return;
@@ -107,9 +121,16 @@ function render({ model, el }) {
   const shuffle = button("shuffle", () => go(shuffled(model.get("order"))));
   const title = h("span", { class: "eta-quiet", text: "the rows as a set, sorted" });
   box.append(
-    h("div", { class: "eta-bar" }, shuffle, button("as it was", () => go(start)), add),
+    h(
+      "div",
+      { class: "eta-bar" },
+      shuffle,
+      button("as it was", () => go(start)),
+      add,
+    ),
     says,
-    h("div", { class: "order-panes" }, list, h("div", { class: "order-side" }, title, set)));
+    h("div", { class: "order-panes" }, list, h("div", { class: "order-side" }, title, set)),
+  );
   onChange(model, ["order", "add"], signal, draw);
   draw();
   return end;

@@ -40,7 +40,7 @@ export function controls(scene, box) {
       name,
       options,
       () => model.get(name),
-      (value) => put(model, { [name]: value })
+      (value) => put(model, { [name]: value }),
     );
   const other = (name, place, n) =>
     picker(
@@ -48,16 +48,12 @@ export function controls(scene, box) {
       count(n),
       () => scene.second()?.[place],
       (value) => put(model, { compare: scene.second().with(place, value) }),
-      `second ${name}`
+      `second ${name}`,
     );
   const samples = model
     .get("query_tokens")
     .map((tokens, i) => [i, `${i}: ${tokens.join(" ").slice(0, 30)}`]);
-  const pickers = [
-    own("sample", samples),
-    own("layer", count(L)),
-    own("head", count(H)),
-  ];
+  const pickers = [own("sample", samples), own("layer", count(L)), own("head", count(H))];
   const others = [other("layer", 0, L), other("head", 1, H)];
   [samples.length, L, H].forEach((n, i) => (pickers[i].node.hidden = n < 2));
   const compare = h("button", {
@@ -69,18 +65,8 @@ export function controls(scene, box) {
     },
   });
   compare.hidden = L * H < 2;
-  const beside = h(
-    "span",
-    { class: "eta-beside" },
-    "with",
-    ...others.map(({ node }) => node)
-  );
-  const bar = [
-    ...pickers.map(({ node }) => node),
-    compare,
-    beside,
-    copyButton(scene, box),
-  ];
+  const beside = h("span", { class: "eta-beside" }, "with", ...others.map(({ node }) => node));
+  const bar = [...pickers.map(({ node }) => node), compare, beside, copyButton(scene, box)];
   return {
     node: h("div", { class: "eta-bar" }, ...bar),
     choose() {
@@ -110,10 +96,10 @@ export function legend(scene) {
     "colours end at",
     SCALES,
     () => scene.model.get("scale"),
-    (value) => put(scene.model, { scale: value })
+    (value) => put(scene.model, { scale: value }),
   );
-  const end = h("span", { class: "eta-num" }),
-    needle = h("i");
+  const end = h("span", { class: "eta-num" });
+  const needle = h("i");
   const ramp = h("span", { class: "eta-ramp" }, needle);
   const zero = h("span", {}, h("i", { class: "eta-hatch" }), " exactly 0");
   const node = h(
@@ -121,7 +107,7 @@ export function legend(scene) {
     { class: "eta-legend" },
     h("span", {}, "0 ", ramp, " ", end),
     zero,
-    scale.node
+    scale.node,
   );
   return {
     node,
@@ -130,8 +116,8 @@ export function legend(scene) {
       end.textContent = scene.show(scene.top(scene.map(scene.first())));
     },
     point() {
-      const [q, k] = scene.focus(),
-        map = scene.map(scene.first());
+      const [q, k] = scene.focus();
+      const map = scene.map(scene.first());
       needle.hidden = q === null || k === null;
       const part = map.values[q * map.K + k] / scene.top(map);
       needle.style.left = `${100 * Math.min(1, part)}%`;
@@ -141,25 +127,20 @@ export function legend(scene) {
 
 // A heading, the strongest tokens as bars, and one line of figures.
 function rankedList() {
-  const head = h("div", { class: "eta-quiet" }),
-    foot = h("div", { class: "eta-quiet eta-num" });
+  const head = h("div", { class: "eta-quiet" });
+  const foot = h("div", { class: "eta-quiet eta-num" });
   const rows = Array.from({ length: LISTED }, () => {
     const parts = [h("span", { dir: "auto" }), h("i"), h("span", { class: "eta-num" })];
     return { parts, node: h("div", { class: "eta-rank" }, ...parts) };
   });
-  const node = h(
-    "div",
-    { class: "eta-list" },
-    head,
-    ...rows.map((row) => row.node),
-    foot
-  );
-  const fill = (title, entries, figures) => {
+  const node = h("div", { class: "eta-list" }, head, ...rows.map((row) => row.node), foot);
+  const fill = (title, ranked, figures) => {
     head.textContent = title;
     foot.textContent = figures;
-    rows.forEach(({ node, parts: [name, bar, amount] }, i) => {
-      const [text, weight, shown] = entries[i] ?? ["", 0, ""];
-      node.style.visibility = entries[i] ? "visible" : "hidden";
+    rows.forEach((row, i) => {
+      const [name, bar, amount] = row.parts;
+      const [text, weight, shown] = ranked[i] ?? ["", 0, ""];
+      row.node.style.visibility = ranked[i] ? "visible" : "hidden";
       name.textContent = text;
       bar.style.setProperty("--part", Math.min(1, weight));
       amount.textContent = shown;
@@ -176,13 +157,13 @@ export function readout(scene) {
     "div",
     { class: "eta-told" },
     fact,
-    h("div", { class: "eta-lists" }, ...lists.map((list) => list.node))
+    h("div", { class: "eta-lists" }, ...lists.map((list) => list.node)),
   );
   return {
     node,
     point() {
-      const [q, k] = scene.focus(),
-        heads = [scene.first(), scene.second()].filter(Boolean);
+      const [q, k] = scene.focus();
+      const heads = [scene.first(), scene.second()].filter(Boolean);
       fact.textContent = factText(scene, heads, q, k);
       const [left, right] = describe(scene, heads, q, k);
       lists[0].fill(...left);
@@ -196,12 +177,10 @@ function quoted(tokens, i) {
 }
 
 function factText(scene, heads, q, k) {
-  const queries = scene.queries(),
-    keys = scene.keys();
+  const queries = scene.queries();
+  const keys = scene.keys();
   if (q !== null && k !== null) {
-    const weights = heads.map((head) =>
-      exactText(scene, scene.map(head), q * scene.K + k)
-    );
+    const weights = heads.map((head) => exactText(scene, scene.map(head), q * scene.K + k));
     return `${quoted(queries, q)} gives ${quoted(keys, k)} ${weights.join(" beside ")}`;
   }
   if (q !== null) return `${quoted(queries, q)}, query ${q}`;
@@ -212,16 +191,14 @@ function factText(scene, heads, q, k) {
 // As exact as the data: a weight that rounds to 0 is not called 0.
 function exactText(scene, map, i) {
   if (map.zero[i]) return "exactly 0";
-  return map.values[i]
-    ? scene.show(map.values[i])
-    : `less than ${0.5 / 10 ** scene.digits}`;
+  return map.values[i] ? scene.show(map.values[i]) : `less than ${0.5 / 10 ** scene.digits}`;
 }
 
 // Two lists: who the query looks at, and who looks at the key; or one list a head.
 function describe(scene, heads, q, k) {
   const self = scene.model.get("key_tokens") === null;
-  const row = q ?? (self ? k : null),
-    column = k ?? (self ? q : null);
+  const row = q ?? (self ? k : null);
+  const column = k ?? (self ? q : null);
   if (heads.length === 1)
     return [
       row === null ? pairList(scene, heads[0]) : rowList(scene, heads[0], row),
@@ -232,16 +209,12 @@ function describe(scene, heads, q, k) {
 }
 
 function entries(scene, weights, name) {
-  return strongest(weights, LISTED).map((i) => [
-    name(i),
-    weights[i],
-    scene.show(weights[i]),
-  ]);
+  return strongest(weights, LISTED).map((i) => [name(i), weights[i], scene.show(weights[i])]);
 }
 
 function rowList(scene, head, q, where = "") {
-  const map = scene.map(head),
-    row = rowOf(map, q);
+  const map = scene.map(head);
+  const row = rowOf(map, q);
   const visible = scene.K - total(map.zero.subarray(q * scene.K, (q + 1) * scene.K));
   const bits = `${entropy(row).toFixed(2)} of ${Math.log2(visible || 1).toFixed(2)} bits`;
   const figures = `entropy ${bits}, sum ${scene.sum(head, q).toFixed(3)}`;
@@ -251,14 +224,15 @@ function rowList(scene, head, q, where = "") {
 
 function columnList(scene, head, k, where = "") {
   const column = columnOf(scene.map(head), k);
-  const figures = `mean ${scene.show(total(column) / scene.Q)}, largest ${scene.show(largest(column))}`;
+  const mean = total(column) / scene.Q;
+  const figures = `mean ${scene.show(mean)}, largest ${scene.show(largest(column))}`;
   const title = `${where}${quoted(scene.keys(), k)} is looked at by`;
   return [title, entries(scene, column, (q) => tokenText(scene.queries()[q])), figures];
 }
 
 function pairList(scene, head, _, where = "") {
-  const map = scene.map(head),
-    { K, Q } = scene;
+  const map = scene.map(head);
+  const { K, Q } = scene;
   const name = (i) =>
     `${tokenText(scene.queries()[Math.floor(i / K)])} → ${tokenText(scene.keys()[i % K])}`;
   const bits = Array.from({ length: Q }, (_, q) => entropy(rowOf(map, q)));

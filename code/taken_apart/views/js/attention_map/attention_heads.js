@@ -6,23 +6,25 @@ import { h, letter } from "../shared/dom.js";
 
 // All heads on one canvas, layers down. A small map shows the largest weight of a block.
 export function headGrid(scene) {
-  const { L, H, Q, K } = scene,
-    gap = 3;
-  const canvas = h("canvas"),
-    first = h("i", { class: "eta-here" }),
-    second = h("i", { class: "eta-there" });
+  const { L, H, Q, K } = scene;
+  const gap = 3;
+  const canvas = h("canvas");
+  const first = h("i", { class: "eta-here" });
+  const second = h("i", { class: "eta-there" });
   const stack = h(
     "div",
     {
       class: "eta-stack",
       tabindex: 0,
       role: "application",
-      "aria-label": `All heads, ${L} layers by ${H} heads. Arrow keys and clicks choose, a click with shift compares.`,
+      "aria-label":
+        `All heads, ${L} layers by ${H} heads. ` +
+        "Arrow keys and clicks choose, a click with shift compares.",
       onclick: (event) => scene.choose(cellUnder(event, stack, L, H), event.shiftKey),
     },
     canvas,
     second,
-    first
+    first,
   );
   onKeys(stack, (key) => key in MOVES && (scene.step(...MOVES[key]), true));
   const caption = h(
@@ -31,7 +33,7 @@ export function headGrid(scene) {
     letter("L"),
     " layers down, ",
     letter("H"),
-    " heads across"
+    " heads across",
   );
   let pitch;
   const mark = (node, head) => {
@@ -47,19 +49,19 @@ export function headGrid(scene) {
       pitch = Math.max(4 + gap, Math.min(64, Math.floor(room / H)));
       [canvas.width, canvas.height] = [H * pitch, L * pitch];
       stack.style.width = `${canvas.width}px`;
-      const ink = canvas.getContext("2d"),
-        size = pitch - gap;
+      const ink = canvas.getContext("2d");
+      const size = pitch - gap;
       ink.imageSmoothingEnabled = false;
       for (let l = 0; l < L; l++)
         for (let n = 0; n < H; n++) {
-          const map = scene.map([l, n]),
-            small = pool(map, Math.min(Q, size), Math.min(K, size));
+          const map = scene.map([l, n]);
+          const small = pool(map, Math.min(Q, size), Math.min(K, size));
           ink.drawImage(
             bitmap(pixels(scene, small, scene.top(map))),
             n * pitch,
             l * pitch,
             size,
-            size
+            size,
           );
         }
     },

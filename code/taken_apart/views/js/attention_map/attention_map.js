@@ -13,10 +13,10 @@ const SEQUENTIAL = Array.from({ length: 9 }, (_, i) => `--seq-${i}`);
 
 // What the parts share: the weights, the selection, and where the reader points.
 function makeScene(model) {
-  const shape = model.get("shape"),
-    [, L, H, Q, K] = shape;
-  const digits = model.get("digits"),
-    sample = () => model.get("sample");
+  const shape = model.get("shape");
+  const [, L, H, Q, K] = shape;
+  const digits = model.get("digits");
+  const sample = () => model.get("sample");
   let decoded, sums, most;
   const scene = {
     model,
@@ -73,8 +73,7 @@ function addActions(scene, redraw) {
     scene.hover = [q, k];
     redraw("point");
   };
-  scene.pin = (q, k) =>
-    put(model, { pin: same(model.get("pin"), [q, k]) ? null : [q, k] });
+  scene.pin = (q, k) => put(model, { pin: same(model.get("pin"), [q, k]) ? null : [q, k] });
   scene.free = () => {
     scene.hover = null;
     put(model, { pin: null });
@@ -96,15 +95,15 @@ function addActions(scene, redraw) {
 
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "attention", "Attention map");
-  const scene = makeScene(model),
-    parts = [];
+  const scene = makeScene(model);
+  const parts = [];
   const redraw = redrawer(parts, signal);
   addActions(scene, redraw);
-  const bar = controls(scene, box),
-    colours = legend(scene),
-    told = readout(scene);
-  const heads = headGrid(scene),
-    lines = linesPane(scene);
+  const bar = controls(scene, box);
+  const colours = legend(scene);
+  const told = readout(scene);
+  const heads = headGrid(scene);
+  const lines = linesPane(scene);
   const maps = [mapPane(scene, scene.first), mapPane(scene, scene.second)];
   const page = {
     paint() {
@@ -122,7 +121,7 @@ function render({ model, el }) {
   box.append(
     bar.node,
     h("div", { class: "eta-top" }, h("div", {}, heads.node, colours.node), told.node),
-    h("div", { class: "eta-panes" }, lines.node, ...maps.map((map) => map.node))
+    h("div", { class: "eta-panes" }, lines.node, ...maps.map((map) => map.node)),
   );
   const reload = () => (scene.load(), redraw("paint"));
   onChange(model, ["weights"], signal, reload);

@@ -7,10 +7,10 @@ export const EXACT_ZERO = 65535;
 // bytes, an order that deflates better.
 export function decodeWeights(view, digits) {
   const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-  const n = bytes.length / 2,
-    unit = 10 ** -digits;
-  const values = new Float32Array(n),
-    zero = new Uint8Array(n);
+  const n = bytes.length / 2;
+  const unit = 10 ** -digits;
+  const values = new Float32Array(n);
+  const zero = new Uint8Array(n);
   for (let i = 0; i < n; i++) {
     const code = bytes[i] + 256 * bytes[n + i];
     if (code === EXACT_ZERO) zero[i] = 1;
@@ -21,8 +21,8 @@ export function decodeWeights(view, digits) {
 
 // One head's map, a window into the decoded weights of [samples, layers, heads, Q, K].
 export function headMap({ values, zero }, shape, sample, layer, head) {
-  const [, layers, heads, Q, K] = shape,
-    size = Q * K;
+  const [, layers, heads, Q, K] = shape;
+  const size = Q * K;
   const start = ((sample * layers + layer) * heads + head) * size;
   return {
     Q,
@@ -43,8 +43,8 @@ export function columnOf(map, k) {
 // A smaller map: in each of rows x columns blocks the largest weight; a block is an exact
 // zero where all its weights are.
 export function pool(map, rows, columns) {
-  const values = new Float32Array(rows * columns),
-    zero = new Uint8Array(values.length).fill(1);
+  const values = new Float32Array(rows * columns);
+  const zero = new Uint8Array(values.length).fill(1);
   map.values.forEach((weight, i) => {
     const q = Math.floor((Math.floor(i / map.K) * rows) / map.Q);
     const place = q * columns + Math.floor(((i % map.K) * columns) / map.K);
@@ -85,13 +85,11 @@ export function strongest(weights, n) {
 
 // 256 colours between stops such as "#f7fbff", each as the four bytes of a pixel.
 export function colourRamp(stops) {
-  const points = stops.map((hex) =>
-    [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))
-  );
+  const points = stops.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
   const bytes = Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (points.length - 1);
-    const left = Math.min(Math.floor(place), points.length - 2),
-      part = place - left;
+    const left = Math.min(Math.floor(place), points.length - 2);
+    const part = place - left;
     return [...points[left].map((c, j) => c + part * (points[left + 1][j] - c)), 255];
   });
   return new Uint32Array(Uint8ClampedArray.from(bytes.flat()).buffer);

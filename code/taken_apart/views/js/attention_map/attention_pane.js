@@ -2,30 +2,23 @@
 import { MOVES } from "../shared/arrows.js";
 import { headName } from "./attention_controls.js";
 import { columnMeans, largest } from "./attention_math.js";
-import {
-  bitmap,
-  cellSize,
-  cellUnder,
-  onKeys,
-  pixels,
-  tokenStrip,
-} from "./attention_parts.js";
+import { bitmap, cellSize, cellUnder, onKeys, pixels, tokenStrip } from "./attention_parts.js";
 import { h, put } from "../shared/dom.js";
 
 // One head, large: tokens in the margins, row sums at the right, column means below.
 export function mapPane(scene, chosen) {
-  const { model, Q, K } = scene,
-    title = h("div", { class: "eta-title" });
+  const { model, Q, K } = scene;
+  const title = h("div", { class: "eta-title" });
   const press = (k) => (model.get("editable") ? scene.mask(k) : scene.pin(null, k));
   const keys = tokenStrip("eta-keys", K, (k) => scene.point(null, k), press);
   const queries = tokenStrip(
     "eta-queries",
     Q,
     (q) => scene.point(q, null),
-    (q) => scene.pin(q, null)
+    (q) => scene.pin(q, null),
   );
-  const field = mapField(scene),
-    edges = margins(scene);
+  const field = mapField(scene);
+  const edges = margins(scene);
   const node = h(
     "div",
     { class: "eta-map" },
@@ -33,7 +26,7 @@ export function mapPane(scene, chosen) {
     keys.node,
     queries.node,
     field.node,
-    ...edges.nodes
+    ...edges.nodes,
   );
   return {
     node,
@@ -44,8 +37,8 @@ export function mapPane(scene, chosen) {
     choose() {
       node.hidden = chosen() === null;
       if (node.hidden) return;
-      const map = scene.map(chosen()),
-        cell = cellSize(scene);
+      const map = scene.map(chosen());
+      const cell = cellSize(scene);
       node.style.setProperty("--cell", `${cell}px`);
       node.classList.toggle("eta-tiny", cell < 9);
       title.textContent = headName(chosen());
@@ -54,9 +47,9 @@ export function mapPane(scene, chosen) {
     },
     point() {
       if (node.hidden) return;
-      const [q, k] = scene.focus(),
-        map = scene.map(chosen()),
-        top = scene.top(map);
+      const [q, k] = scene.focus();
+      const map = scene.map(chosen());
+      const top = scene.top(map);
       keys.tint(k, (i) => (q === null ? 0 : map.values[q * K + i] / top));
       queries.tint(q, (i) => (k === null ? 0 : map.values[i * K + k] / top));
       field.point(q, k);
@@ -83,8 +76,8 @@ function margins(scene) {
         node.textContent = sum.toFixed(2);
         node.className = Math.abs(sum - 1) > 0.005 ? "eta-off" : "";
       });
-      const received = columnMeans(map),
-        most = largest(received) || 1;
+      const received = columnMeans(map);
+      const most = largest(received) || 1;
       means.forEach((node, k) => {
         node.style.setProperty("--part", received[k] / most);
         node.title = scene.show(received[k]);
@@ -96,9 +89,9 @@ function margins(scene) {
 // The cells themselves. Arrow keys move, Enter pins, Escape frees, page keys change head.
 function mapField(scene) {
   const { model, Q, K } = scene;
-  const canvas = h("canvas"),
-    row = h("i", { class: "eta-row" }),
-    column = h("i", { class: "eta-column" });
+  const canvas = h("canvas");
+  const row = h("i", { class: "eta-row" });
+  const column = h("i", { class: "eta-column" });
   const node = h(
     "div",
     {
@@ -106,11 +99,12 @@ function mapField(scene) {
       tabindex: 0,
       role: "application",
       "aria-label":
-        "Attention map, queries down, keys across. Arrow keys move, Enter pins, Escape frees, page keys change the head.",
+        "Attention map, queries down, keys across. Arrow keys move, " +
+        "Enter pins, Escape frees, page keys change the head.",
     },
     canvas,
     row,
-    column
+    column,
   );
   const under = (event) => cellUnder(event, canvas, Q, K);
   node.addEventListener("pointermove", (event) => scene.point(...under(event)));
@@ -134,8 +128,8 @@ function mapField(scene) {
 
 // One key in the map; false where the key is not ours.
 function pressed(scene, key) {
-  const { model, Q, K } = scene,
-    [q, k] = scene.focus();
+  const { model, Q, K } = scene;
+  const [q, k] = scene.focus();
   const inside = (i, n) => Math.min(n - 1, Math.max(0, i));
   if (key in MOVES) {
     const [down, right] = q === null && k === null ? [0, 0] : MOVES[key];
@@ -151,21 +145,16 @@ function pressed(scene, key) {
 }
 
 function drawCells(canvas, scene, map, cell) {
-  const sharp = window.devicePixelRatio || 1,
-    { Q, K } = scene,
-    ink = canvas.getContext("2d");
-  [canvas.width, canvas.height] = [
-    Math.round(K * cell * sharp),
-    Math.round(Q * cell * sharp),
-  ];
+  const sharp = window.devicePixelRatio || 1;
+  const { Q, K } = scene;
+  const ink = canvas.getContext("2d");
+  [canvas.width, canvas.height] = [Math.round(K * cell * sharp), Math.round(Q * cell * sharp)];
   [canvas.style.width, canvas.style.height] = [`${K * cell}px`, `${Q * cell}px`];
   ink.imageSmoothingEnabled = false;
   const image = bitmap(pixels(scene, map, scene.top(map)));
   ink.drawImage(image, 0, 0, canvas.width, canvas.height);
   if (cell < 12) return;
   ink.fillStyle = scene.stops[0];
-  for (let q = 1; q < Q; q++)
-    ink.fillRect(0, Math.round(q * cell * sharp), canvas.width, 1);
-  for (let k = 1; k < K; k++)
-    ink.fillRect(Math.round(k * cell * sharp), 0, 1, canvas.height);
+  for (let q = 1; q < Q; q++) ink.fillRect(0, Math.round(q * cell * sharp), canvas.width, 1);
+  for (let k = 1; k < K; k++) ink.fillRect(Math.round(k * cell * sharp), 0, 1, canvas.height);
 }

@@ -7,8 +7,8 @@ export const FAN = 84; // the width of the lines beside a map, in pixels
 
 // A map as pixels, one a weight; exact zeros stay clear, so that hatching shows there.
 export function pixels(scene, map, top) {
-  const image = new ImageData(map.K, map.Q),
-    cells = new Uint32Array(image.data.buffer);
+  const image = new ImageData(map.K, map.Q);
+  const cells = new Uint32Array(image.data.buffer);
   map.values.forEach((weight, i) => {
     if (!map.zero[i]) cells[i] = scene.ramp[shade(weight, top)];
   });
@@ -32,22 +32,14 @@ export function onKeys(node, react) {
 
 export function cellUnder(event, node, rows, columns) {
   const { left, top, width, height } = node.getBoundingClientRect();
-  const place = (at, size, n) =>
-    Math.min(n - 1, Math.max(0, Math.floor((at / size) * n)));
-  return [
-    place(event.clientY - top, height, rows),
-    place(event.clientX - left, width, columns),
-  ];
+  const place = (at, size, n) => Math.min(n - 1, Math.max(0, Math.floor((at / size) * n)));
+  return [place(event.clientY - top, height, rows), place(event.clientX - left, width, columns)];
 }
 
 // A strip of tokens; `point` and `press` get the index, `state` says how each looks.
 export function tokenStrip(name, n, point, press) {
   const spans = Array.from({ length: n }, (_, i) =>
-    h("span", {
-      dir: "auto",
-      onpointerenter: () => point(i),
-      onclick: () => press(i),
-    })
+    h("span", { dir: "auto", onpointerenter: () => point(i), onclick: () => press(i) }),
   );
   const node = h("div", { class: `eta-tokens ${name}` }, ...spans);
   return {
@@ -70,8 +62,8 @@ export function tokenStrip(name, n, point, press) {
 
 // The room in pixels that tokens need at the left of a map and above it.
 export function labelRooms(scene) {
-  const most = isNarrow(scene) ? 64 : 96,
-    ink = new OffscreenCanvas(1, 1).getContext("2d");
+  const most = isNarrow(scene) ? 64 : 96;
+  const ink = new OffscreenCanvas(1, 1).getContext("2d");
   ink.font = "13px system-ui, sans-serif";
   const need = (token) => ink.measureText(tokenText(token)).width + 12;
   const room = (tokens) => Math.ceil(Math.min(most, Math.max(38, ...tokens.map(need))));
@@ -84,9 +76,9 @@ export function isNarrow(scene) {
 
 // The size of a cell: as large as the width allows, and not larger than reads well.
 export function cellSize(scene) {
-  const { Q, K, width } = scene,
-    [label] = scene.margins,
-    sums = 40;
+  const { Q, K, width } = scene;
+  const [label] = scene.margins;
+  const sums = 40;
   const two = scene.second() !== null && !isNarrow(scene);
   const lines = isNarrow(scene) ? 0 : label + FAN;
   const room = two ? (width - label - 16) / 2 : width - lines - label - sums;

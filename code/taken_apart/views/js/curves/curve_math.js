@@ -13,7 +13,8 @@ export function stopOf(values) {
 
 // The smallest and largest finite value before each curve's stop; [0, 1] without any.
 export function rangeOf(curves) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity;
+  let high = -Infinity;
   for (const values of curves) {
     for (const value of values.slice(0, stopOf(values))) {
       low = Math.min(low, value);
@@ -26,16 +27,19 @@ export function rangeOf(curves) {
 // A map from values in [low, high] to places in [from, to], straight or by logarithms.
 export function scaleOf([low, high], [from, to], log = false) {
   const bend = log ? Math.log10 : (value) => value;
-  const start = bend(low), span = bend(high) - start || 1;
+  const start = bend(low);
+  const span = bend(high) - start || 1;
   return (value) => from + ((bend(value) - start) / span) * (to - from);
 }
 
 // Round values in [low, high], about `wanted` of them, apart by 1, 2 or 5 times 10^n.
 export function ticks(low, high, wanted = 5) {
   if (low === high) return [low];
-  const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw));
+  const raw = (high - low) / wanted;
+  const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * ([1, 2, 5].find((nice) => nice * power >= raw) ?? 10);
-  const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
+  const first = Math.ceil(low / step - 1e-9);
+  const last = Math.floor(high / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, i) => tidy((first + i) * step));
 }
 
@@ -45,7 +49,8 @@ export function logTicks(low, high, wanted = 5) {
   const first = Math.ceil(Math.log10(low) - 1e-9);
   const last = Math.floor(Math.log10(high) + 1e-9);
   if (last - first < 1) return ticks(low, high, wanted).filter((value) => value > 0);
-  const stride = Math.ceil((last - first + 1) / wanted), found = [];
+  const stride = Math.ceil((last - first + 1) / wanted);
+  const found = [];
   for (let power = first; power <= last; power += stride) found.push(tidy(10 ** power));
   return found;
 }

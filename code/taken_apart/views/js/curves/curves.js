@@ -1,19 +1,36 @@
 // Recorded results to switch in and out: curves, a cursor, and the values under it.
 import { button, roving } from "../shared/controls.js";
 import {
-  isNumber, logTicks, nearest, rangeOf, scaleOf, spread, stopOf, ticks, valueText,
+  isNumber,
+  logTicks,
+  nearest,
+  rangeOf,
+  scaleOf,
+  spread,
+  stopOf,
+  ticks,
+  valueText,
   visible,
 } from "./curve_math.js";
 import { frame, h, onChange, put } from "../shared/dom.js";
 import { onWidth } from "../shared/page.js";
 import { s } from "../shared/svg.js";
 
-const HEIGHT = 300, TOP = 12, BOTTOM = 42, LETTER = 7.4; // pixels
+const HEIGHT = 300;
+const TOP = 12;
+const BOTTOM = 42;
+const LETTER = 7.4; // pixels
 const COLOURS = "TDHKVFLB"; // the axes' hues, in an order that tells neighbours apart
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 const STEPS = {
-  ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1,
-  PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+  PageDown: -10,
+  PageUp: 10,
+  Home: -Infinity,
+  End: Infinity,
 };
 
 // How a curve is drawn, in the plot and in the list: colour and dashes.
@@ -26,7 +43,9 @@ function penOf(scene, i) {
 }
 
 function makeScene(model) {
-  const curves = model.get("curves"), at = model.get("at"), lines = model.get("lines");
+  const curves = model.get("curves");
+  const at = model.get("at");
+  const lines = model.get("lines");
   const heights = [...curves, ...lines].flatMap(([, values]) => values);
   const shown = () => visible(curves, model.get("on"), model.get("picked"));
   return {
@@ -54,10 +73,10 @@ function controls(scene) {
         name,
         value,
         onchange: () => put(model, { picked: model.get("picked").with(place, i) }),
-      })
+      }),
     );
-    const labels = values.map((value, i) => h("label", {}, inputs[i], value));
-    const node = h("fieldset", {}, h("legend", { text: name }), ...labels);
+    const choices = values.map((value, i) => h("label", {}, inputs[i], value));
+    const node = h("fieldset", {}, h("legend", { text: name }), ...choices);
     return { node, sync: () => (inputs[model.get("picked")[place]].checked = true) };
   });
   const log = button("powers of ten", () => put(model, { log: !model.get("log") }));
@@ -78,9 +97,13 @@ function controls(scene) {
 function plot(scene) {
   const { model, at } = scene;
   const svg = s("svg", {
-    class: "eta-plot", tabindex: 0, role: "slider", height: HEIGHT,
+    class: "eta-plot",
+    tabindex: 0,
+    role: "slider",
+    height: HEIGHT,
     "aria-label": `${model.get("y")} over ${model.get("x")}: the cursor`,
-    "aria-valuemin": at[0], "aria-valuemax": at.at(-1),
+    "aria-valuemin": at[0],
+    "aria-valuemax": at.at(-1),
   });
   const state = { width: 600, first: at[0], last: at.at(-1), edge: 500, left: 52 };
   const xOf = (event) => {
@@ -105,7 +128,9 @@ function plot(scene) {
 }
 
 function drawPlot(scene, svg, state) {
-  const { model, at } = scene, log = model.get("log"), shown = scene.shown();
+  const { model, at } = scene;
+  const log = model.get("log");
+  const shown = scene.shown();
   const longest = Math.max(1, ...shown.map(([, values]) => values.length));
   const letters = Math.max(0, ...shown.map(([[i]]) => scene.names[i].length));
   state.last = at[longest - 1];
@@ -121,19 +146,21 @@ function drawPlot(scene, svg, state) {
     ...scene.lines.flatMap((line) => levelLine(line, state)),
     ...shown.map(([key, values]) => curveLine(scene, key[0], values, state)),
     ...labels(scene, shown, state),
-    s("g", { class: "eta-cursor" })
+    s("g", { class: "eta-cursor" }),
   );
 }
 
 function axes({ model }, { x, y, first, last, left, edge }, levels) {
-  const low = HEIGHT - BOTTOM, middle = (left + edge) / 2, height = -(TOP + low) / 2;
+  const low = HEIGHT - BOTTOM;
+  const middle = (left + edge) / 2;
+  const height = -(TOP + low) / 2;
   const across = levels.flatMap((value) => [
     s("path", { d: `M${left} ${y(value)}H${edge}`, class: "eta-grid" }),
     s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, valueText(value)),
   ]);
   const steps = ticks(first, last, Math.max(3, Math.min(6, (edge - left) / 70)));
   const along = steps.map((value) =>
-    s("text", { x: x(value), y: low + 17, "text-anchor": "middle" }, valueText(value))
+    s("text", { x: x(value), y: low + 17, "text-anchor": "middle" }, valueText(value)),
   );
   const name = { "text-anchor": "middle", class: "eta-name" };
   const turned = { ...name, transform: "rotate(-90)" };
@@ -163,16 +190,24 @@ function curveLine(scene, i, values, { x, y }) {
 
 // Each curve's name at its end; a curve that stopped says so where it did.
 function labels(scene, shown, state) {
-  const { x, y, edge, width } = state, { at } = scene;
+  const { x, y, edge, width } = state;
+  const { at } = scene;
   const ends = shown.map(([key, values]) => {
-    const stop = stopOf(values), last = Math.max(0, stop - 1);
+    const stop = stopOf(values);
+    const last = Math.max(0, stop - 1);
     const high = stop === 0 ? HEIGHT - BOTTOM : y(values[last]);
     return { i: key[0], stopped: stop < values.length, x: x(at[last]), y: high };
   });
-  const places = spread(ends.map((end) => end.y), 15, TOP, HEIGHT - BOTTOM);
+  const places = spread(
+    ends.map((end) => end.y),
+    15,
+    TOP,
+    HEIGHT - BOTTOM,
+  );
   const letters = Math.max(4, Math.floor((width - edge - 12) / LETTER));
   return ends.flatMap((end, j) => {
-    const fill = penOf(scene, end.i).stroke, name = scene.names[end.i];
+    const fill = penOf(scene, end.i).stroke;
+    const name = scene.names[end.i];
     const short = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
     const text = s("text", { x: edge + 10, y: places[j] + 4, fill }, short);
     const d = `M${end.x} ${end.y}L${edge + 7} ${places[j]}`;
@@ -182,7 +217,8 @@ function labels(scene, shown, state) {
 }
 
 function cross({ x, y }, stroke, { edge, left }) {
-  const d = `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, late = x > (left + edge) / 2;
+  const d = `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`;
+  const late = x > (left + edge) / 2;
   const side = late ? { x: x - 10, "text-anchor": "end" } : { x: x + 10 };
   const text = s("text", { ...side, y: Math.max(TOP + 8, y - 8), fill: stroke });
   text.textContent = "stopped here";
@@ -190,7 +226,8 @@ function cross({ x, y }, stroke, { edge, left }) {
 }
 
 function drawCursor(scene, svg, { x, y }) {
-  const place = scene.model.get("cursor"), across = x(scene.at[place]);
+  const place = scene.model.get("cursor");
+  const across = x(scene.at[place]);
   const told = scene.shown();
   const dots = told
     .filter(([, values]) => place < stopOf(values))
@@ -255,7 +292,9 @@ function render({ model, el }) {
   const name = `${model.get("y")} over ${model.get("x")}`;
   const { box, signal, end } = frame(el, "curves", name);
   const scene = makeScene(model);
-  const bar = controls(scene), drawing = plot(scene), rows = list(scene);
+  const bar = controls(scene);
+  const drawing = plot(scene);
+  const rows = list(scene);
   const point = () => [drawing, rows].forEach((part) => part.point());
   const draw = () => {
     bar.sync();

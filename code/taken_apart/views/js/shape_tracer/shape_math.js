@@ -10,17 +10,15 @@ export function sizeOf(axis, sizes, relations = {}) {
     text
       .match(/[*/]?[^*/]+/g)
       .reduce(
-        (product, part) =>
-          part[0] === "/"
-            ? product / factor(part.slice(1))
-            : product * factor(part.replace("*", "")),
-        1
+        (made, part) =>
+          part[0] === "/" ? made / factor(part.slice(1)) : made * factor(part.replace("*", "")),
+        1,
       );
   const terms = axis.replace(/\s/g, "").match(/[+-]?[^+-]+/g);
   return terms.reduce(
     (sum, text) =>
       text[0] === "-" ? sum - term(text.slice(1)) : sum + term(text.replace("+", "")),
-    0
+    0,
   );
 }
 
@@ -50,21 +48,21 @@ export function bytesText(n) {
 // What an event does to a small block of the numbers 0 to 5, as rows before and after.
 // A move shows two of the axes that change places, 2 by 3.
 export function illustrate(event) {
-  const row = [[0, 1, 2, 3, 4, 5]],
-    block = [
-      [0, 1, 2],
-      [3, 4, 5],
-    ];
+  const row = [[0, 1, 2, 3, 4, 5]];
+  const block = [
+    [0, 1, 2],
+    [3, 4, 5],
+  ];
   const moved = [
-      [0, 3],
-      [1, 4],
-      [2, 5],
-    ],
-    recut = [
-      [0, 1],
-      [2, 3],
-      [4, 5],
-    ];
+    [0, 3],
+    [1, 4],
+    [2, 5],
+  ];
+  const recut = [
+    [0, 1],
+    [2, 3],
+    [4, 5],
+  ];
   return {
     split: { before: row, after: block },
     merge: { before: block, after: row },

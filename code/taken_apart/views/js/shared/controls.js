@@ -12,7 +12,8 @@ const ARROW = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 export function roving(node, selector) {
   const all = () => [...node.querySelectorAll(selector)];
   node.addEventListener("keydown", (event) => {
-    const buttons = all(), now = buttons.indexOf(event.target);
+    const buttons = all();
+    const now = buttons.indexOf(event.target);
     if (now < 0 || !ARROW[event.key]) return;
     event.preventDefault();
     buttons[(now + ARROW[event.key] + buttons.length) % buttons.length].focus();

@@ -21,11 +21,7 @@ export function letter(axis) {
 // listener outside the box. Return `end` from render: it leaves nothing behind.
 export function frame(el, name, label) {
   const ends = new AbortController();
-  const box = h("div", {
-    class: `eta-box eta-${name}`,
-    role: "group",
-    "aria-label": label,
-  });
+  const box = h("div", { class: `eta-box eta-${name}`, role: "group", "aria-label": label });
   // JupyterLab would take arrow keys and letters as its own commands.
   box.addEventListener("keydown", (event) => event.stopPropagation());
   el.replaceChildren(box);

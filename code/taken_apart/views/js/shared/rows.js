@@ -22,7 +22,12 @@ function facet(name, rows, onchange) {
     const count = values.filter((other) => other === value).length;
     return h("option", { value, text: `${value} (${count})` });
   });
-  return h("select", { class: "eta-button", name, onchange }, h("option", { value: "", text: "all" }), ...options);
+  return h(
+    "select",
+    { class: "eta-button", name, onchange },
+    h("option", { value: "", text: "all" }),
+    ...options,
+  );
 }
 
 // Put the bar into `el`, for the rows of the table beside it: `facets` maps a name in
@@ -53,8 +58,15 @@ export function filterBar(el, { name, label, facets, noun, react = () => {} }) {
   }
 
   const labelled = selects.map((select) => h("label", {}, `${facets[select.name]} `, select));
-  const button = h("button", { class: "eta-button", type: "button", text: "Show all", onclick: reset });
-  box.append(h("div", { class: "eta-bar" }, h("label", {}, "Search ", search), ...labelled, button, status));
+  const button = h("button", {
+    class: "eta-button",
+    type: "button",
+    text: "Show all",
+    onclick: reset,
+  });
+  box.append(
+    h("div", { class: "eta-bar" }, h("label", {}, "Search ", search), ...labelled, button, status),
+  );
   filter();
   return { box, signal, end };
 }

@@ -8,7 +8,8 @@ export function level(share) {
 // Two decimals, or what a float holds instead of a number of that size.
 export function cellText(x) {
   if (Number.isNaN(x)) return "nan";
-  const size = Math.abs(x), sign = x < 0 ? "\u2212" : "";
+  const size = Math.abs(x);
+  const sign = x < 0 ? "\u2212" : "";
   if (size === Infinity) return `${sign}\u221e`;
   if (size >= 1e6) return sign + size.toExponential(0).replace("e+", "e");
   return sign + (size >= 1000 ? String(Math.round(size)) : size.toFixed(2));

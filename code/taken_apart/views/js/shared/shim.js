@@ -6,7 +6,7 @@ export function makeModel(state) {
     set(name, value) {
       if (state[name] === value) return;
       state[name] = value;
-      for (const react of [...(listeners[`change:${name}`] ?? [])]) react();
+      listeners[`change:${name}`]?.slice().forEach((react) => react());
     },
     on: (event, react) => (listeners[event] ??= []).push(react),
     off(event, react) {
@@ -22,8 +22,8 @@ const toBytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 // No Blob, whose stream comes by way of another process and waits for its turn.
 function inflate(text) {
-  const stream = new DecompressionStream("deflate"),
-    writer = stream.writable.getWriter();
+  const stream = new DecompressionStream("deflate");
+  const writer = stream.writable.getWriter();
   writer.write(toBytes(text));
   writer.close();
   return new Response(stream.readable);
