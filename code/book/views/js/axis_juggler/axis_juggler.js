@@ -1,6 +1,12 @@
 // Split, move, attend, move back, merge: the reader picks the steps, the numbers move.
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
-import { frame, h, letter, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import {
+  button,
+  frame,
+  h,
+  letter,
+  onChange,
+  put,
+} from "../../../../taken_apart/views/js/shared/dom.js";
 import { CHOICES, RIGHT, codeOf, follow, inOrder, takeStep } from "./axis_juggler_math.js";
 import { board, placeOf, walk } from "./juggler_board.js";
 import { LEGEND, REFUSAL, numberInWords, stateInWords } from "./juggler_words.js";

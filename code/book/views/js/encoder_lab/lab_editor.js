@@ -1,7 +1,6 @@
 // One number of the weights to change; the page runs again at every key.
-import { h, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, h, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { at } from "./encoder_math.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 
 export function weightEditor(scene) {
   const name = h("span");

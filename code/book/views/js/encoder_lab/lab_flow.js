@@ -1,6 +1,6 @@
 // The machine as rows of buttons: each step opens its numbers, each wire can be cut.
-import { h, put } from "../../../../taken_apart/views/js/shared/dom.js";
-import { button, roving } from "../../../../taken_apart/views/js/shared/controls.js";
+import { button, h, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { roving } from "../../../../taken_apart/views/js/shared/controls.js";
 import { layerPlan, stage } from "./lab_stages.js";
 
 export function switches(scene) {

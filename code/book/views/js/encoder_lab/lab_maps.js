@@ -1,7 +1,6 @@
 // Attention beside influence: what a word looks at, and what can change it.
-import { h } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, h } from "../../../../taken_apart/views/js/shared/dom.js";
 import { at } from "./encoder_math.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import { numberGrid } from "./lab_grid.js";
 import { number } from "./lab_stages.js";
 

@@ -1,6 +1,5 @@
 // The open step: its numbers and how each came about, and its weights, to be changed.
-import { h } from "../../../../taken_apart/views/js/shared/dom.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
+import { button, h } from "../../../../taken_apart/views/js/shared/dom.js";
 import { weightEditor } from "./lab_editor.js";
 import { numberGrid } from "./lab_grid.js";
 import { explain, mapsOf, stage } from "./lab_stages.js";

@@ -1,7 +1,7 @@
 // The sentence: a list to pick each word from, padding to paint, and a line to type in.
-import { h, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, h, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { at } from "./encoder_math.js";
-import { button, paintOver, roving } from "../../../../taken_apart/views/js/shared/controls.js";
+import { paintOver, roving } from "../../../../taken_apart/views/js/shared/controls.js";
 import { percent } from "./lab_stages.js";
 import { bestWords, parseSentence } from "./lab_words.js";
 

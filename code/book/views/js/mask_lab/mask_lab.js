@@ -1,7 +1,6 @@
 // Paint a mask, and see what each convention and each function makes of it.
-import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { picker } from "../../../../taken_apart/views/js/shared/inputs.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import { once } from "../../../../taken_apart/views/js/shared/later.js";
 import { HANDED, WRITTEN, callCode, maskCode } from "./mask_code.js";
 import { numberTable, paintGrid } from "./mask_grid.js";

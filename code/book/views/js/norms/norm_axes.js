@@ -1,8 +1,7 @@
 // A small batch under two norms: which numbers share a mean, and what padding does.
 import { MOVES } from "../../../../taken_apart/views/js/shared/arrows.js";
-import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { picker } from "../../../../taken_apart/views/js/shared/inputs.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import { apart, movedText, normaliseBatch, shares, shortText } from "./norm_math.js";
 
 const KINDS = ["LayerNorm", "BatchNorm"].map((kind) => [kind, kind]);

@@ -1,7 +1,6 @@
 // One token under the norm: drag its numbers, shift and scale it, and see what stays.
-import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { picker } from "../../../../taken_apart/views/js/shared/inputs.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
 import {
   apart,
   mean,

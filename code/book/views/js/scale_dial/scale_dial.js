@@ -1,8 +1,14 @@
 // One row of attention at any divisor, and any cell of the map spelled out.
 import { MOVES } from "../../../../taken_apart/views/js/shared/arrows.js";
 import { entropy } from "../../../../taken_apart/views/js/attention_map/attention_math.js";
-import { frame, h, letter, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
+import {
+  button,
+  frame,
+  h,
+  letter,
+  onChange,
+  put,
+} from "../../../../taken_apart/views/js/shared/dom.js";
 
 const SMALL = -2;
 const LARGE = 5; // the divisor runs from 2^-2 to 2^5

@@ -1,6 +1,5 @@
 // A game: encoders shown by what they do, beside the right one. Pick the fault.
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
-import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { button, frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
 const SHADES = 8;

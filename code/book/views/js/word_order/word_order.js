@@ -1,6 +1,5 @@
 // Move the words of a sentence: do its rows only move along, or do they change?
-import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
-import { button } from "../../../../taken_apart/views/js/shared/controls.js";
+import { button, frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
 import { extreme, strip, sums } from "../../../../taken_apart/views/js/shared/strips.js";
 
 // The rows of the words in this order: each word's own, plus that of its place if asked.

@@ -1,5 +1,5 @@
 // Recorded results to switch in and out: curves, a cursor, and the values under it.
-import { button, roving } from "../shared/controls.js";
+import { roving } from "../shared/controls.js";
 import {
   isNumber,
   logTicks,
@@ -12,7 +12,7 @@ import {
   valueText,
   visible,
 } from "./curve_math.js";
-import { frame, h, onChange, put } from "../shared/dom.js";
+import { button, frame, h, onChange, put } from "../shared/dom.js";
 import { onWidth } from "../shared/page.js";
 import { s } from "../shared/svg.js";
 

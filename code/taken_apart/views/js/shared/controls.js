@@ -1,9 +1,4 @@
-// What the parts of the lab share: a button, and one tab stop among many.
-import { h } from "./dom.js";
-
-export function button(text, onclick, attributes = {}) {
-  return h("button", { class: "eta-button", type: "button", text, onclick, ...attributes });
-}
+// Many buttons as one: one tab stop, and one stroke of the pointer.
 
 const ARROW = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 

@@ -12,6 +12,10 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
+export function button(text, onclick, attributes = {}) {
+  return h("button", { class: "eta-button", type: "button", text, onclick, ...attributes });
+}
+
 // The letter of an axis, in its colour.
 export function letter(axis) {
   return h("b", { style: `color: var(--axis-${axis})`, text: axis });
