@@ -12,6 +12,7 @@ Shapes: B rows, T tokens, V vocabulary, N = the number of places that are read.
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -32,14 +33,16 @@ class Batch(NamedTuple):
     read_at: Tensor  # (B, T) bool, True at N places
     labels: Tensor  # (N,) int64, in reading order
 
-    def to(self, device) -> "Batch":
+    def to(self, device: torch.device | str) -> "Batch":
         return Batch(*(part.to(device) for part in self))
 
 
 # --- Do the first and the last token match? ------------------------------------------
 
 
-def match_batch(n_rows, generator, held_out=False) -> Batch:
+def match_batch(
+    n_rows: int, generator: torch.Generator, held_out: bool = False
+) -> Batch:
     """Draw sequences of 6 to 12 tokens, one half of them with equal ends.
 
     Each holds two symbols twice, a and b, and other symbols once. It begins with a. If
@@ -60,7 +63,7 @@ def match_batch(n_rows, generator, held_out=False) -> Batch:
     return Batch(ids.masked_fill(padding, PAD), padding, read_first, match.long())
 
 
-def draw_symbols(n_rows, generator, held_out):
+def draw_symbols(n_rows: int, generator: torch.Generator, held_out: bool) -> Tensor:
     """Draw rows of distinct symbols; the first two decide the side of the split."""
     n_drawn = (12 if held_out else 2) * n_rows + 64  # the rows of the other side go
     symbols = torch.rand(n_drawn, MATCH_VOCAB - 1, generator=generator).argsort(1) + 1
@@ -68,7 +71,9 @@ def draw_symbols(n_rows, generator, held_out):
     return symbols[on_held_out_side == held_out][:n_rows, : MATCH_LENGTHS[1] - 2]
 
 
-def arrange(symbols, match, length, generator):
+def arrange(
+    symbols: Tensor, match: Tensor, length: Tensor, generator: torch.Generator
+) -> Tensor:
     """Order the tokens of each row; what stands behind its end is of no use."""
     first, second = symbols[:, :1], symbols[:, 1:2]
     inside = torch.cat((second, torch.where(match, second, first), symbols[:, 2:]), 1)
@@ -77,7 +82,7 @@ def arrange(symbols, match, length, generator):
     return ids.scatter(1, length - 1, torch.where(match, first, second))
 
 
-def shuffle_front(rows, n_front, generator):
+def shuffle_front(rows: Tensor, n_front: Tensor, generator: torch.Generator) -> Tensor:
     """Shuffle the first n_front entries of each row; the others stay behind them."""
     key = torch.rand(rows.shape, generator=generator)
     stays = torch.arange(rows.shape[1]) >= n_front
@@ -99,12 +104,17 @@ class FirstTokenBaseline(nn.Module):
             (counts, batch.labels), torch.ones(()), True
         ).log()
 
-    def forward(self, token_ids, key_padding_mask=None, read_at=None):
+    def forward(
+        self,
+        token_ids: Tensor,
+        key_padding_mask: Tensor | None = None,
+        read_at: Tensor | None = None,
+    ) -> Tensor:
         """Map ids (B, T) to scores of the classes (B, 2)."""
         return self.log_probs[count_first(token_ids)]
 
 
-def count_first(token_ids):
+def count_first(token_ids: Tensor) -> Tensor:
     return (token_ids == token_ids[:, :1]).sum(1)
 
 
@@ -170,7 +180,7 @@ def split_sentences(documents: dict[str, str]) -> tuple[list[str], list[str]]:
     Topics quote each other, so a sentence that stands in a held-out document too is
     taken out of the training side. Each sentence is kept once, in order.
     """
-    sides = {False: {}, True: {}}  # dicts, as ordered sets
+    sides: dict[bool, dict[str, None]] = {False: {}, True: {}}  # as ordered sets
     for name, text in sorted(documents.items()):
         held_out = crc32(name.encode()) % 5 == 0  # the same in every Python version
         sides[held_out].update(dict.fromkeys(find_sentences(text)))
@@ -186,13 +196,13 @@ class Tokenizer:
 
     pattern = re.compile(r"[a-z0-9_]+(?:['-][a-z0-9_]+)*|[^\w\s]")
 
-    def __init__(self, sentences, min_count=2):
+    def __init__(self, sentences: list[str], min_count: int = 2):
         counts = Counter(word for s in sentences for word in self.split(s))
         common = sorted(w for w, n in counts.items() if n >= min_count)
         self.words = [*SPECIALS, *common]
         self.ids = {word: i for i, word in enumerate(self.words)}
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.words)
 
     def split(self, sentence: str) -> list[str]:
@@ -201,7 +211,7 @@ class Tokenizer:
     def encode(self, sentence: str) -> list[int]:
         return [self.ids.get(word, UNK) for word in self.split(sentence)]
 
-    def decode(self, ids) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """Join the words of ids; padding is left out, marks lean on their word."""
         words = " ".join(self.words[i] for i in ids if i != PAD)
         return re.sub(r" ([.,;:)/])", r"\1", words).replace("( ", "(")
@@ -210,33 +220,40 @@ class Tokenizer:
 class MaskedText:
     """Rows of a text, short ones first, and batches with some of their words hidden."""
 
-    def __init__(self, sentences, tokenizer: Tokenizer):
+    def __init__(self, sentences: list[str], tokenizer: Tokenizer):
         rows = [tokenizer.encode(sentence) for sentence in sentences]
         rows = [r[i : i + LONGEST] for r in rows for i in range(0, len(r), LONGEST)]
         self.rows = pad_rows(sorted(rows, key=len))  # (R, up to LONGEST)
         self.vocab_size = len(tokenizer)
 
-    def draw(self, n_rows, generator, rate=0.15) -> Batch:
+    def draw(
+        self, n_rows: int, generator: torch.Generator, rate: float = 0.15
+    ) -> Batch:
         """Draw a training batch: neighbours in length, so that little is padding."""
         start = torch.randint(len(self.rows), (1,), generator=generator)
         chosen = (start + torch.arange(n_rows)) % len(self.rows)
         return hide_words(self.rows[chosen], self.vocab_size, generator, rate)
 
-    def batches(self, n_rows, generator) -> list[Batch]:
+    def batches(self, n_rows: int, generator: torch.Generator) -> list[Batch]:
         """Go through all rows once, with words hidden at BERT's rate, to evaluate."""
         parts = self.rows.split(n_rows)
         return [hide_words(part, self.vocab_size, generator) for part in parts]
 
 
 def pad_rows(rows: list[list[int]]) -> Tensor:
-    """Stack rows of ids into one tensor (rows, longest), filled up with PAD."""
+    """Stack rows of ids into one tensor (rows, longest), filled up with PAD.
+
+    Raises ValueError if there is no row.
+    """
     if not rows:
         raise ValueError("no sentence was given, so there is nothing to draw from")
-    rows = [torch.tensor(row) for row in rows]
-    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    ids = [torch.tensor(row) for row in rows]
+    return nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD)
 
 
-def hide_words(token_ids: Tensor, vocab_size: int, generator, rate=0.15) -> Batch:
+def hide_words(
+    token_ids: Tensor, vocab_size: int, generator: torch.Generator, rate: float = 0.15
+) -> Batch:
     """Select words, hide most of them, ask for all of them (Devlin et al., 2019, 3.1).
 
     A word of token_ids (B, T) is selected with probability `rate`, and at least one in
@@ -267,7 +284,9 @@ class UnigramBaseline(nn.Module):
         counts[: len(SPECIALS)] = 0.1
         self.log_probs = (counts / counts.sum()).log()
 
-    def forward(self, token_ids, key_padding_mask, read_at):
+    def forward(
+        self, token_ids: Tensor, key_padding_mask: Tensor, read_at: Tensor
+    ) -> Tensor:
         """Map the places to read (B, T) to scores of the words (N, V)."""
         return self.log_probs.expand(int(read_at.sum()), -1)
 
@@ -280,7 +299,7 @@ class NeighbourBaseline(nn.Module):
     neighbour that is itself hidden says nothing.
     """
 
-    def __init__(self, text: MaskedText, prior=80.0):
+    def __init__(self, text: MaskedText, prior: float = 80.0):
         super().__init__()
         self.unigram, size = UnigramBaseline(text).log_probs, text.vocab_size
         rows = nn.functional.pad(text.rows, (1, 1), value=PAD)
@@ -288,14 +307,19 @@ class NeighbourBaseline(nn.Module):
         self.given_left = self.count_pairs(before, after, size, prior)
         self.given_right = self.count_pairs(after, before, size, prior)
 
-    def count_pairs(self, neighbour, word, size, prior):
+    def count_pairs(
+        self, neighbour: Tensor, word: Tensor, size: int, prior: float
+    ) -> Tensor:
+        """Return log p(word | neighbour), (V, V)."""
         counts = torch.zeros(size, size)
         counts.index_put_((neighbour, word), torch.ones(()), accumulate=True)
         counts[:, : len(SPECIALS)] = counts[MASK] = 0.0
         total = counts.sum(1, keepdim=True) + prior
         return ((counts + prior * self.unigram.exp()) / total).log()
 
-    def forward(self, token_ids, key_padding_mask, read_at):
+    def forward(
+        self, token_ids: Tensor, key_padding_mask: Tensor, read_at: Tensor
+    ) -> Tensor:
         """Map the places to read (B, T) to scores of the words (N, V)."""
         rows = nn.functional.pad(token_ids, (1, 1), value=PAD)
         left, right = rows[:, :-2][read_at], rows[:, 2:][read_at]

@@ -14,18 +14,22 @@ import os
 import platform
 import subprocess
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import EllipsisType
+from typing import NamedTuple, TextIO
 
 import torch
-from encoder import TransformerEncoder
+from encoder import EncoderLayer, TransformerEncoder
 from tasks import (
     LONGEST,
     MATCH_CLASSES,
     MATCH_LENGTHS,
     MATCH_VOCAB,
+    Batch,
     FirstTokenBaseline,
     MaskedText,
     NeighbourBaseline,
@@ -35,7 +39,7 @@ from tasks import (
     read_documents,
     split_sentences,
 )
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 TRAINING_RATE = 0.3  # of words hidden: a small text gives away twice what BERT's did
@@ -50,7 +54,7 @@ class Reader(nn.Module):
     so that input and output share one matrix (Press and Wolf, 2017).
     """
 
-    def __init__(self, encoder: TransformerEncoder, n_classes=None):
+    def __init__(self, encoder: TransformerEncoder, n_classes: int | None = None):
         super().__init__()
         vocab_size, d_model = encoder.embedding.weight.shape
         self.encoder = encoder
@@ -59,7 +63,9 @@ class Reader(nn.Module):
             self.head.weight = encoder.embedding.weight
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, token_ids, key_padding_mask, read_at):
+    def forward(
+        self, token_ids: Tensor, key_padding_mask: Tensor, read_at: Tensor
+    ) -> Tensor:
         """Map ids (B, T), and where to read (B, T) bool, to scores (N, classes)."""
         hidden, _ = self.encoder(token_ids, key_padding_mask)
         return self.head(hidden[read_at])
@@ -74,13 +80,20 @@ class Score(NamedTuple):
 
 
 def train(
-    model, draw, steps, learning_rate=3e-3, warmup=50, clip=1.0, watch=None
+    model: nn.Module,
+    draw: Callable[[], Batch],
+    steps: int,
+    learning_rate: float = 3e-3,
+    warmup: int = 50,
+    clip: float = 1.0,
+    watch: Callable[[int, float], bool | None] | None = None,
 ) -> list[float]:
     """Train with AdamW on the batches that `draw()` returns; return each step's loss.
 
     The learning rate climbs for `warmup` steps and then falls to zero in a line; the
-    gradient's norm is cut to `clip`. `watch(step, loss)` is called after each step. An
-    interrupt (Ctrl-C) ends the training early and keeps what was learned.
+    gradient's norm is cut to `clip`. `watch(step, loss)` is called after each step, and
+    ends the training by returning True. Ctrl-C ends it too: the model keeps what it has
+    learned, and the losses so far are returned.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
     rate = partial(learning_rate_factor, steps=steps, warmup=warmup)
@@ -91,14 +104,16 @@ def train(
         for step in range(1, steps + 1):
             losses.append(train_step(model, draw(), optimizer, clip))
             schedule.step()
-            if watch:
-                watch(step, losses[-1])
+            if watch and watch(step, losses[-1]):
+                break
     except KeyboardInterrupt:
         pass
     return losses
 
 
-def train_step(model, batch, optimizer, clip) -> float:
+def train_step(
+    model: nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, clip: float
+) -> float:
     """Change the weights once, against the gradient; return the loss before it."""
     batch = batch.to(device_of(model))
     loss = cross_entropy(model(*batch[:3]), batch.labels)
@@ -109,13 +124,13 @@ def train_step(model, batch, optimizer, clip) -> float:
     return loss.item()
 
 
-def learning_rate_factor(step, steps, warmup) -> float:
+def learning_rate_factor(step: int, steps: int, warmup: int) -> float:
     """Return the share of the full learning rate that step 0, 1, ... gets."""
     return min(1.0, (step + 1) / max(1, warmup)) * (1 - step / max(1, steps))
 
 
 @torch.no_grad()
-def evaluate(model, batches) -> Score:
+def evaluate(model: nn.Module, batches: Iterable[Batch]) -> Score:
     """Score a model, or a baseline that is called like one, without dropout."""
     was_training = model.training
     model.eval()
@@ -130,11 +145,11 @@ def evaluate(model, batches) -> Score:
     return Score(loss / max(1, n), hits / max(1, n), n)
 
 
-def device_of(model):
+def device_of(model: nn.Module) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
-def choose_device(name="auto") -> torch.device:
+def choose_device(name: str = "auto") -> torch.device:
     """Return the device called `name`; "auto" is $DEVICE, else the best there is."""
     available = {"cpu": True, "cuda": torch.cuda.is_available()}
     available["mps"] = torch.backends.mps.is_available()
@@ -153,12 +168,26 @@ def choose_device(name="auto") -> torch.device:
 
 DEFAULTS = {
     "match": {
-        **dict(d_model=64, n_heads=2, d_ff=128, n_layers=2, norm_first=False),
-        **dict(steps=600, batch_size=64, learning_rate=3e-3, dropout=0.0),
+        "d_model": 64,
+        "n_heads": 2,
+        "d_ff": 128,
+        "n_layers": 2,
+        "norm_first": False,
+        "dropout": 0.0,
+        "steps": 600,
+        "batch_size": 64,
+        "learning_rate": 3e-3,
     },
     "mlm": {
-        **dict(d_model=128, n_heads=4, d_ff=256, n_layers=1, norm_first=True),
-        **dict(steps=2500, batch_size=32, learning_rate=6e-3, dropout=0.0),
+        "d_model": 128,
+        "n_heads": 4,
+        "d_ff": 256,
+        "n_layers": 1,
+        "norm_first": True,
+        "dropout": 0.0,
+        "steps": 2500,
+        "batch_size": 32,
+        "learning_rate": 6e-3,
     },
 }
 
@@ -167,13 +196,13 @@ class Task(NamedTuple):
     """A model, its training batches, its held-out batches, and what it must beat."""
 
     model: Reader
-    draw: object  # () -> Batch
-    held_out: list
-    baselines: dict
+    draw: Callable[[], Batch]
+    held_out: list[Batch]
+    baselines: dict[str, nn.Module]
     about: str
 
 
-def build_match(options) -> Task:
+def build_match(options: Namespace) -> Task:
     encoder = build_encoder(options, MATCH_VOCAB, MATCH_LENGTHS[1])
     generator = torch.Generator().manual_seed(options.seed)
     unseen = torch.Generator().manual_seed(HELD_OUT_SEED)
@@ -187,7 +216,7 @@ def build_match(options) -> Task:
     )
 
 
-def build_mlm(options) -> Task:
+def build_mlm(options: Namespace) -> Task:
     name, documents = read_documents()
     seen, unseen = split_sentences(documents)
     tokenizer = Tokenizer(seen)
@@ -203,7 +232,9 @@ def build_mlm(options) -> Task:
     )
 
 
-def build_encoder(options, vocab_size, max_length) -> TransformerEncoder:
+def build_encoder(
+    options: Namespace, vocab_size: int, max_length: int
+) -> TransformerEncoder:
     names = "d_model", "n_heads", "d_ff", "n_layers", "dropout", "norm_first"
     sizes = {name: getattr(options, name) for name in names}
     return TransformerEncoder(vocab_size, **sizes, max_length=max_length)
@@ -221,7 +252,7 @@ class Check(NamedTuple):
     passed: bool
 
 
-def check_structure(encoder) -> list[Check]:
+def check_structure(encoder: TransformerEncoder) -> list[Check]:
     """Check an encoder as it is, without dropout; a vocabulary of 32 ids is enough.
 
     Shapes and sums are necessary and weak; the last four checks are the strong ones.
@@ -232,17 +263,19 @@ def check_structure(encoder) -> list[Check]:
         hidden, maps = encoder(ids, ids == 0, need_weights=True)
         return [
             check_shapes(encoder, hidden, maps),
-            check_rows(maps),
+            check_row_sums(maps),
             check_masked_keys(maps, ids == 0),
             check_layers_differ(encoder),
             check_parity(encoder.layers[0], hidden),
-            check_padding(encoder, ids, hidden),
+            check_padding_is_ignored(encoder, ids, hidden),
             check_far_token(encoder, ids, hidden),
             check_gradients(encoder, ids),
         ]
 
 
-def check_shapes(encoder, hidden, maps):
+def check_shapes(
+    encoder: TransformerEncoder, hidden: Tensor, maps: list[Tensor]
+) -> Check:
     n_heads, d_model = encoder.layers[0].attention.n_heads, hidden.shape[-1]
     shapes = [tuple(hidden.shape), *(tuple(m.shape) for m in maps)]
     wanted = [(2, 5, d_model)] + [(2, n_heads, 5, 5)] * len(encoder.layers)
@@ -252,19 +285,20 @@ def check_shapes(encoder, hidden, maps):
     )
 
 
-def check_rows(maps):
+def check_row_sums(maps: list[Tensor]) -> Check:
     error = max((m.sum(dim=-1) - 1).abs().max().item() for m in maps)
     return Check(
         "every row of every map sums to 1", f"off by {error:.0e}", error < 1e-5
     )
 
 
-def check_masked_keys(maps, padding):
-    largest = max(m[padding[:, None, None].expand_as(m)].max().item() for m in maps)
+def check_masked_keys(maps: list[Tensor], padding: Tensor) -> Check:
+    hidden = padding[:, None, None]  # (B, 1, 1, T)
+    largest = max(m[hidden.expand_as(m)].max().item() for m in maps)
     return Check("a masked key gets the weight 0", f"largest {largest}", largest == 0)
 
 
-def check_layers_differ(encoder):
+def check_layers_differ(encoder: TransformerEncoder) -> Check:
     weights = [layer.feed_forward.up.weight.flatten() for layer in encoder.layers]
     n = len({tuple(w[:8].tolist()) for w in weights})
     return Check(
@@ -274,42 +308,45 @@ def check_layers_differ(encoder):
     )
 
 
-def check_parity(layer, x):
-    sizes = x.shape[-1], layer.attention.n_heads, layer.feed_forward.up.out_features
-    settings = layer.feed_forward.activation, layer.norm_first
-    torchs = torch_layer(sizes, *settings).to(x).eval()
+def check_parity(layer: EncoderLayer, x: Tensor) -> Check:
+    torchs = nn.TransformerEncoderLayer(
+        d_model=x.shape[-1],
+        nhead=layer.attention.n_heads,
+        dim_feedforward=layer.feed_forward.up.out_features,
+        activation=layer.feed_forward.activation,
+        norm_first=layer.norm_first,
+        batch_first=True,
+    )
+    torchs = torchs.to(x).eval()
     padding = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
     padding[1, 3:] = True
     ours, _ = type(layer).from_torch(torchs)(x, padding)
-    error = largest(ours - torchs(x, src_key_padding_mask=padding), where=~padding)
+    error = furthest(ours - torchs(x, src_key_padding_mask=padding), where=~padding)
     name, figure = "one layer equals torch's, weights copied", f"off by {error:.0e}"
     return Check(name, figure, error < 1e-5)
 
 
-def torch_layer(sizes, activation, norm_first):
-    settings = dict(activation=activation, norm_first=norm_first, batch_first=True)
-    return nn.TransformerEncoderLayer(*sizes, **settings)
-
-
-def check_padding(encoder, ids, hidden):
+def check_padding_is_ignored(
+    encoder: TransformerEncoder, ids: Tensor, hidden: Tensor
+) -> Check:
     longer = nn.functional.pad(ids, (0, 3), value=0)
     other = longer.masked_fill(longer == 0, 19)  # other content, and more of it
-    moved = largest(encoder(other, longer == 0)[0][:, :5] - hidden, where=ids != 0)
+    moved = furthest(encoder(other, longer == 0)[0][:, :5] - hidden, where=ids != 0)
     return Check(
         "padding cannot matter", f"moves the rest by {moved:.0e}", moved < 1e-5
     )
 
 
-def check_far_token(encoder, ids, hidden):
+def check_far_token(encoder: TransformerEncoder, ids: Tensor, hidden: Tensor) -> Check:
     changed = ids.clone()
     changed[0, -1] = 23
-    moved = largest(encoder(changed, ids == 0)[0][0, 0] - hidden[0, 0])
+    moved = furthest(encoder(changed, ids == 0)[0][0, 0] - hidden[0, 0])
     return Check(
         "the last token matters to the first", f"moves it by {moved:.0e}", moved > 1e-4
     )
 
 
-def check_gradients(encoder, ids):
+def check_gradients(encoder: TransformerEncoder, ids: Tensor) -> Check:
     with torch.enable_grad():
         hidden, _ = encoder(ids, ids == 0)
         hidden.pow(3).mean().backward()  # the sum or square of a LayerNorm is constant
@@ -322,14 +359,14 @@ def check_gradients(encoder, ids):
     return Check("gradients reach every parameter", figure, not missed)
 
 
-def largest(difference, where=...):
+def furthest(difference: Tensor, where: Tensor | EllipsisType = ...) -> float:
     return difference[where].abs().max().item()
 
 
 # --- The command line ----------------------------------------------------------------
 
 
-def main(arguments=None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = fill_defaults(parser.parse_args(arguments))
     try:
@@ -338,12 +375,12 @@ def main(arguments=None) -> int:
         if options.check_only:
             encoder = build_encoder(options, MATCH_VOCAB, LONGEST).to(device)
             return report_checks(check_structure(encoder))
-        return run(options, device)
+        return train_and_score(options, device)
     except ValueError as error:
         parser.error(str(error))
 
 
-def run(options, device) -> int:
+def train_and_score(options: Namespace, device: torch.device) -> int:
     """Train, score, and print the record; the last line is the held-out score."""
     torch.manual_seed(options.seed)
     task = BUILDERS[options.task](options)
@@ -364,7 +401,7 @@ def run(options, device) -> int:
     return 0
 
 
-def print_scores(name, task):
+def print_scores(name: str, task: Task) -> None:
     score = evaluate(task.model, task.held_out)
     others = {kind: evaluate(b, task.held_out) for kind, b in task.baselines.items()}
     if name == "match":
@@ -377,7 +414,9 @@ def print_scores(name, task):
         print(", ".join(parts))
 
 
-def print_record(options, model, device, n_steps):
+def print_record(
+    options: Namespace, model: nn.Module, device: torch.device, n_steps: int
+) -> None:
     """Print what another person needs to repeat the run."""
     given = {k: v for k, v in vars(options).items() if k not in ("plot", "save")}
     given |= {"device": device, "steps": n_steps, "check_only": None}
@@ -403,11 +442,11 @@ def commit() -> str:
 class Progress:
     """Show how far training is: a bar on a terminal, ten plain lines elsewhere."""
 
-    def __init__(self, n_steps, out=sys.stdout):
+    def __init__(self, n_steps: int, out: TextIO = sys.stdout):
         self.n_steps, self.out, self.is_terminal = n_steps, out, out.isatty()
         self.every = max(1, n_steps // (100 if self.is_terminal else 10))
 
-    def __call__(self, step, loss):
+    def __call__(self, step: int, loss: float) -> None:
         if step % self.every and step != self.n_steps:
             return
         text = (
@@ -418,12 +457,12 @@ class Progress:
             text = f"\r[{'#' * done}{'.' * (30 - done)}] {text}"
         print(text, end="" if self.is_terminal else "\n", file=self.out, flush=True)
 
-    def close(self):
+    def close(self) -> None:
         if self.is_terminal:
             print(file=self.out)
 
 
-def plot_losses(losses, path):
+def plot_losses(losses: Sequence[float], path: str) -> None:
     from matplotlib.figure import Figure  # only a plot needs it
 
     axes = Figure(figsize=(6, 3.5), layout="constrained").subplots()
@@ -433,7 +472,7 @@ def plot_losses(losses, path):
     print(f"the losses are drawn in {path}")
 
 
-def report_checks(checks) -> int:
+def report_checks(checks: Sequence[Check]) -> int:
     for check in checks:
         verdict = "ok  " if check.passed else "FAIL"
         print(f"{verdict}  {check.name:<46}  {check.figure}")
@@ -468,7 +507,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def fill_defaults(options):
+def fill_defaults(options: Namespace) -> Namespace:
     """Give every option that was not set the default of its task."""
     for name, value in DEFAULTS[options.task].items():
         if getattr(options, name) is None:
@@ -476,7 +515,8 @@ def fill_defaults(options):
     return options
 
 
-def check_options(options):
+def check_options(options: Namespace) -> None:
+    """Raise ValueError, with a sentence, for an option that cannot be."""
     for name in "batch_size", "d_model", "n_heads", "d_ff", "n_layers":
         if getattr(options, name) < 1:
             raise ValueError(
@@ -494,7 +534,7 @@ def check_options(options):
             raise ValueError(f"{flag(name)} {path}: there is no such folder")
 
 
-def flag(name):
+def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 

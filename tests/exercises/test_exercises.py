@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from book.exercises import EXERCISES, check, kill_table
-from book.exercises.verdict import outcome, same_outcome
+from book.exercises.verdict import attempt, same_outcome
 from conftest import CHAPTERS, NUMBERED, ROOT
 from notebooks import code_cells, prose
 from torch import nn
@@ -36,11 +36,35 @@ def test_an_exercise_publishes_at_least_eight_mistakes(name):
 
 
 @each_exercise
+def test_references_and_mistakes_leave_their_arguments_alone(name):
+    """The checker relies on it: only a reader's function gets copies."""
+    exercise = EXERCISES[name]
+    for function in (exercise.reference, *exercise.mutants.values()):
+        cases, untouched = exercise.cases(), exercise.cases()
+        for args in cases.values():
+            attempt(function, args)
+        assert all(map(equal_arguments, cases.values(), untouched.values()))
+
+
+def equal_arguments(args, others):
+    """Compare tensors, and modules by state and mode; other arguments have no state."""
+    for one, other in zip(args, others, strict=True):
+        if isinstance(one, torch.Tensor) and not torch.equal(one, other):
+            return False
+        if isinstance(one, nn.Module):
+            states = one.state_dict(), other.state_dict()
+            same = all(map(torch.equal, *(state.values() for state in states)))
+            if not same or one.training != other.training:
+                return False
+    return True
+
+
+@each_exercise
 def test_no_two_mistakes_of_an_exercise_give_the_same_results(name):
     exercise = EXERCISES[name]
     calls = exercise.cases().values()
     results = [
-        [outcome(mutant, args) for args in calls]
+        [attempt(mutant, args) for args in calls]
         for mutant in exercise.mutants.values()
     ]
     for i, one in enumerate(results):

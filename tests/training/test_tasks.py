@@ -65,7 +65,7 @@ def test_each_bag_and_first_token_come_with_both_labels_equally_often(monkeypatc
     monkeypatch.setattr(tasks, "MATCH_VOCAB", 6)  # so few symbols that bags recur
     monkeypatch.setattr(tasks, "MATCH_LENGTHS", (5, 5))
     batch, seen = match_batch(20_000, generator(5)), Counter()
-    for row, label in zip(real_rows(batch), batch.labels.tolist()):
+    for row, label in zip(real_rows(batch), batch.labels.tolist(), strict=True):
         seen[row[0], tuple(sorted(row)), label] += 1
     pairs = {(first, bag) for first, bag, _ in seen}
     assert len(pairs) >= 30
@@ -135,17 +135,20 @@ def text(sides, tokenizer):
 
 def test_the_text_is_english_prose_of_a_useful_size(sides, text):
     seen, held_out = sides
-    assert len(seen) > 1000 and len(held_out) > 200
+    assert len(seen) > 1000
+    assert len(held_out) > 200
     assert (text.rows != PAD).sum() > 20_000
     for sentence in seen + held_out:
-        assert re.match("[A-Z]", sentence) and "\n" not in sentence
+        assert re.match("[A-Z]", sentence)
+        assert "\n" not in sentence
         assert not re.search(r'[*"|]|::=|>>>', sentence)
 
 
 def test_no_held_out_sentence_stands_in_the_training_text(sides):
     seen, held_out = sides
     assert not set(seen) & set(held_out)
-    assert len(set(seen)) == len(seen) and len(set(held_out)) == len(held_out)
+    assert len(set(seen)) == len(seen)
+    assert len(set(held_out)) == len(held_out)
 
 
 def test_documents_do_not_share_a_side_by_their_order(sides):
@@ -163,7 +166,9 @@ def test_the_fallback_text_can_be_trained_on(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pydoc_data.topics", None)
     name, documents = read_documents()
     seen, held_out = split_sentences(documents)
-    assert "fallback" in name and len(seen) > 15 and held_out
+    assert "fallback" in name
+    assert len(seen) > 15
+    assert held_out
     batch = MaskedText(seen, Tokenizer(seen)).draw(7, generator(31))
     assert len(batch.labels) >= 7
 
@@ -188,7 +193,8 @@ def test_every_training_sentence_survives_the_round_trip(sides, tokenizer):
     for sentence in sides[0]:
         ids = tokenizer.encode(sentence)
         words = [
-            w if i != UNK else "[UNK]" for w, i in zip(tokenizer.split(sentence), ids)
+            w if i != UNK else "[UNK]"
+            for w, i in zip(tokenizer.split(sentence), ids, strict=True)
         ]
         assert [tokenizer.words[i] for i in ids] == words
         if UNK not in ids:
@@ -259,7 +265,7 @@ def test_rows_are_cut_to_the_longest_of_the_batch():
 def test_batches_are_the_same_for_a_seed_and_differ_between_seeds(text):
     for draw in (match_batch, text.draw):
         one, same = draw(13, generator(47)), draw(13, generator(47))
-        assert all(torch.equal(a, b) for a, b in zip(one, same))
+        assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
         assert not torch.equal(one.token_ids, draw(13, generator(53)).token_ids)
 
 
@@ -306,7 +312,7 @@ def test_the_neighbour_baseline_counts_by_hand():
     ids = torch.tensor([tokenizer.encode("red x runs")])
     ids[0, 1] = MASK
     scores = baseline(ids, ids == PAD, ids == MASK)
-    probability = dict(zip(tokenizer.words, scores[0].softmax(0).tolist()))
+    probability = dict(zip(tokenizer.words, scores[0].softmax(0).tolist(), strict=True))
     # 2/3 * 2/3 / 3.1 against 1/3 * 1/3 / 1.1: the unigram adds 0.1 to each count
     expected = (4 / 3.1) / (1 / 1.1)
     assert probability["fox"] / probability["cat"] == pytest.approx(expected, rel=0.01)

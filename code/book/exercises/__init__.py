@@ -58,7 +58,7 @@ def kill_table() -> list[tuple[str, str, str]]:
     """Return (exercise, mistake, the input that gives it away) for every mistake."""
     with torch.random.fork_rng(devices=[]):
         return [
-            (name, mistake, given_away(exercise, mutant))
+            (name, mistake, case)
             for name, exercise in EXERCISES.items()
-            for mistake, mutant in exercise.mutants.items()
+            for mistake, case in given_away(exercise).items()
         ]

@@ -8,14 +8,12 @@ from encoder import attention
 
 from .exercise import Exercise, numbers, padding
 
-LOWEST = "lowest"  # the lowest number of the format, whatever the format
 
-
-def attend(query, key, value, blocked, divide=math.sqrt, dim=-1, fill=LOWEST, zero=1):
+def attend(query, key, value, blocked, divide=math.sqrt, dim=-1, fill=None, zero=1):
     """Attention, with a handle for each thing that may be wrong with it."""
     scores = query / divide(query.shape[-1]) @ key.transpose(-2, -1)
     lowest = torch.finfo(scores.dtype).min
-    scores = scores.masked_fill(blocked, lowest if fill == LOWEST else fill)
+    scores = scores.masked_fill(blocked, lowest if fill is None else fill)
     weights = scores.softmax(dim=dim)
     return (weights.masked_fill(blocked, 0.0) if zero else weights) @ value
 

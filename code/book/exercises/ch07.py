@@ -169,12 +169,12 @@ def stacks():
     return {name: (nn.ModuleList(layers),) for name, layers in lists.items()}
 
 
-def first(layer):
+def mark(layer):
     return next(layer.parameters())
 
 
 def separate(stack):
-    return len({id(first(layer)) for layer in stack})
+    return len({id(mark(layer)) for layer in stack})
 
 
 SEPARATE = Exercise(
@@ -185,13 +185,13 @@ SEPARATE = Exercise(
     mutants={
         "You counted the layers, shared or not.": len,
         "You compared values: copies are equal and not the same.": (
-            lambda stack: len({str(first(layer).tolist()) for layer in stack})
+            lambda stack: len({str(mark(layer).tolist()) for layer in stack})
         ),
         "You compared each layer with the one before it only.": (
-            lambda stack: 1 + sum(first(a) is not first(b) for a, b in pairwise(stack))
+            lambda stack: 1 + sum(mark(a) is not mark(b) for a, b in pairwise(stack))
         ),
         "You compared each layer with the first one only.": (
-            lambda stack: 1 + sum(first(each) is not first(stack[0]) for each in stack)
+            lambda stack: 1 + sum(mark(each) is not mark(stack[0]) for each in stack)
         ),
         "You compared layers; two of them may hold the same parameters.": (
             lambda stack: len(set(stack))

@@ -1,7 +1,8 @@
 """What is said of a solution: right, a known mistake by its name, or where it fails.
 
-`outcome` calls a function on copies of a case, `find_faults` compares what came out
-with the reference, `recognise` looks for a known mistake that gives the same results.
+`outcome` calls a reader's function on copies of a case, `find_faults` compares results
+with the reference's, `recognise` looks for a known mistake that gives the same. Our own
+functions, references and mistakes, leave their arguments alone and get no copies.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from textwrap import fill
 from typing import Any
 
 import torch
+from taken_apart.errors import first_line
 from torch import Tensor
 
 from .exercise import Exercise
@@ -44,7 +46,9 @@ class Raised:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.message}" if self.message else self.kind
+        return (
+            f"{self.kind}: {self.message}" if self.message != self.kind else self.kind
+        )
 
 
 def judge(exercise: Exercise, yours: Any) -> Verdict:
@@ -67,20 +71,26 @@ def assess(exercise: Exercise, yours: Any) -> tuple[bool, str]:
         return True, f"right. Tried on {listed(cases)}."
     if mistake := recognise(exercise, cases, results, faults):
         return False, f"not right yet. {mistake}"
-    return False, describe(faults)
+    return False, first_fault(faults)
 
 
 def outcome(function: Callable, args: tuple) -> Any:
-    """Call a function on copies: return its result, or what it raised instead."""
+    """Call a reader's function on copies: return its result, or what went wrong."""
     copies = deepcopy(args)
+    result = attempt(function, copies)
+    if isinstance(result, Raised) or result is NotImplemented:
+        return result
+    return Raised("in place", "") if changed(copies, args) else result
+
+
+def attempt(function: Callable, args: tuple) -> Any:
+    """Call a function: return its result, or what it raised instead."""
     try:
-        result = function(*copies)
+        return function(*args)
     except NotImplementedError:
         return NotImplemented
     except Exception as error:  # whatever a reader's function does, it is said
-        message = str(error).strip().split("\n")[0]
-        return Raised(type(error).__name__, message[:200].rstrip())
-    return Raised("in place", "") if changed(copies, args) else result
+        return Raised(type(error).__name__, first_line(error))
 
 
 def changed(copies: tuple, args: tuple) -> bool:
@@ -94,7 +104,7 @@ def not_yet(result: Any) -> bool:
 
 def find_faults(exercise: Exercise, cases: Cases, results: Results) -> dict[str, str]:
     """Return what is wrong with the result of each case, "" where it is right."""
-    wanted = {case: exercise.reference(*deepcopy(args)) for case, args in cases.items()}
+    wanted = {case: exercise.reference(*args) for case, args in cases.items()}
     return {case: fault(exercise, results[case], wanted[case]) for case in cases}
 
 
@@ -123,7 +133,7 @@ def misfit(result: Any, wanted: Any) -> str:
         if result.shape != wanted.shape:
             shapes = tuple(result.shape), tuple(wanted.shape)
             return "you returned shape {}, wanted {}".format(*shapes)
-    elif type(plain(result)) is not type(wanted):
+    elif type(unwrapped(result)) is not type(wanted):
         return f"you returned {kind(result)}, wanted {kind(wanted)}"
     return ""
 
@@ -154,7 +164,7 @@ def same_outcome(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same_outcome, one, other))
     if isinstance(one, Raised) and isinstance(other, Raised):
         return one.kind == other.kind
-    one, other = plain(one), plain(other)
+    one, other = unwrapped(one), unwrapped(other)
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             return False
@@ -163,7 +173,7 @@ def same_outcome(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def plain(result: Any) -> Any:
+def unwrapped(result: Any) -> Any:
     """Return the Python number in a tensor without axes, and any tensor on the CPU."""
     if isinstance(result, Tensor):
         return result.cpu() if result.dim() else result.item()
@@ -181,36 +191,32 @@ def kind(value: Any) -> str:
 def recognise(
     exercise: Exercise, cases: Cases, results: Results, faults: dict[str, str]
 ) -> str:
-    """Return the known mistake that gives these results, or ""."""
-    agreed = {
-        mistake: {
-            case: same_outcome(results[case], outcome(mutant, args))
-            for case, args in cases.items()
-        }
-        for mistake, mutant in exercise.mutants.items()
-    }
-    for mistake, same in agreed.items():
-        if all(same.values()):
-            return mistake
-    return among_others(results, faults, agreed)
+    """Return the known mistake that gives these results, or gives the first wrong one.
 
-
-def among_others(
-    results: Results, faults: dict[str, str], agreed: dict[str, dict[str, bool]]
-) -> str:
-    """Return the known mistake in the first wrong result, if it has others beside it.
-
-    A tensor does not agree by chance, as a number or a truth value may.
+    A mistake that gives the first wrong result and not the others has company. A tensor
+    does not agree with it by chance, as a number or a truth value may.
     """
-    case = next(case for case, said in faults.items() if said)
-    found = [mistake for mistake, same in agreed.items() if same[case]]
-    if not found or not isinstance(results[case], Tensor | tuple | list):
+    wrong = next(case for case, said in faults.items() if said)
+
+    def agreed(mistake: str, among: Iterable[str]) -> list[bool]:
+        mutant = exercise.mutants[mistake]
+        return [same_outcome(results[c], attempt(mutant, cases[c])) for c in among]
+
+    found = {
+        mistake: sum(agreed(mistake, cases))
+        for mistake in exercise.mutants
+        if all(agreed(mistake, [wrong]))
+    }
+    for mistake, n_agreed in found.items():
+        if n_agreed == len(cases):
+            return mistake
+    if not found or not isinstance(results[wrong], Tensor | tuple | list):
         return ""
-    nearest = max(found, key=lambda mistake: sum(agreed[mistake].values()))
-    return f"There is more than one mistake. On {case}: {nearest}"
+    nearest = max(found, key=found.get)
+    return f"There is more than one mistake. On {wrong}: {nearest}"
 
 
-def describe(faults: dict[str, str]) -> str:
+def first_fault(faults: dict[str, str]) -> str:
     right = [case for case, said in faults.items() if not said]
     case, said = next(pair for pair in faults.items() if pair[1])
     good = f"Right on {listed(right)}, but on " if right else "On "
@@ -222,9 +228,15 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def given_away(exercise: Exercise, mutant: Callable) -> str:
-    """Return the first input on which a mutant is not the reference, or ""."""
+def given_away(exercise: Exercise) -> dict[str, str]:
+    """Return for each known mistake the first case where it is not right, or ""."""
     cases = exercise.cases()
-    results = {case: outcome(mutant, args) for case, args in cases.items()}
-    faults = find_faults(exercise, cases, results)
-    return next((case for case, said in faults.items() if said), "")
+    wanted = {case: exercise.reference(*args) for case, args in cases.items()}
+
+    def is_wrong(mutant: Callable, case: str) -> bool:
+        return bool(fault(exercise, attempt(mutant, cases[case]), wanted[case]))
+
+    return {
+        mistake: next((case for case in cases if is_wrong(mutant, case)), "")
+        for mistake, mutant in exercise.mutants.items()
+    }

@@ -11,6 +11,7 @@ again. A stack that cannot learn it lets nothing through.
 import json
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
@@ -18,16 +19,18 @@ from pathlib import Path
 from statistics import mean
 
 import torch
-from encoder import EncoderLayer, TransformerEncoder, attention
+from encoder import EncoderLayer, FeedForward, TransformerEncoder
 from tasks import MATCH_CLASSES, MATCH_VOCAB, Batch, match_batch
 from torch import nn
 from train import HELD_OUT_SEED, Reader, evaluate, train
 
-STORED = Path(__file__).with_name("trainings.json")
+from ..pitfalls import PITFALLS, Steps, become
+
+RECORDS = Path(__file__).with_name("trainings.json")
 
 # --- One part changed: the match task, two layers ------------------------------------
 
-PART_SIZES = dict(d_model=64, n_heads=2, d_ff=128, n_layers=2, dropout=0.0)
+PART_SIZES = {"d_model": 64, "n_heads": 2, "d_ff": 128, "n_layers": 2, "dropout": 0.0}
 PART_STEPS, PART_SEEDS, PART_MEAN = 600, (7, 8, 9), 20  # steps in one stored mean
 
 
@@ -48,72 +51,47 @@ class NoNorm(EncoderLayer):
         return x + self.feed_forward(x), weights
 
 
-class Nothing(nn.Module):
+class NoFeedForward(FeedForward):
+    """A part that adds nothing."""
+
     def forward(self, x):
         return 0 * x
 
 
-def over_queries(query, key, value, blocked, need_weights):
-    """Attend with a softmax over the wrong axis: queries share each key."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(blocked, -1e9).softmax(dim=-2)
-    return weights @ value, weights
+class NoSoftmax(Steps):
+    """The scores themselves are the weights, of either sign."""
+
+    def weigh(self, scores, blocked):
+        return scores if blocked is None else scores.masked_fill(blocked, 0.0)
 
 
-def without_softmax(query, key, value, blocked, need_weights):
-    """Attend with the scores themselves as weights, of either sign."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(blocked, 0.0)
-    return weights @ value, weights
+@torch.no_grad()
+def shrink_embedding(encoder: TransformerEncoder) -> None:
+    encoder.embedding.weight /= math.sqrt(encoder.embedding.weight.shape[1])
 
 
-def without_scale(query, key, value, blocked, need_weights):
-    return attention(query * math.sqrt(query.shape[-1]), key, value, blocked)
-
-
-def set_attend(encoder, attend):
-    for layer in encoder.layers:
-        layer.attention.attend = attend
-
-
-def set_class(encoder, kind):
-    for layer in encoder.layers:
-        layer.__class__ = kind
-
-
-def drop_feed_forward(encoder):
-    for layer in encoder.layers:
-        layer.feed_forward = Nothing()
-
-
-def drop_positions(encoder):
-    encoder.positions.forward = lambda x: x
-
-
-def scale_embedding(encoder, factor):
-    encoder.embedding.weight.data *= factor
-
-
-def start_maps(encoder, start):
+def start_maps(
+    encoder: TransformerEncoder, start: Callable[[nn.Linear], object]
+) -> None:
     """Draw the weights of all linear maps anew; `start` takes a map."""
     for part in encoder.layers.modules():
         if isinstance(part, nn.Linear):
             start(part)
 
 
-ROOT_D = math.sqrt(PART_SIZES["d_model"])
-PARTS = {
+# What is changed in a right encoder, in place; where it is a pitfall, the museum's.
+PARTS: dict[str, Callable[[TransformerEncoder], object]] = {
     "as it is": lambda encoder: None,
-    "no feed-forward": drop_feed_forward,
-    "no norms": partial(set_class, kind=NoNorm),
-    "no residual": partial(set_class, kind=NoResidual),
-    "no positions": drop_positions,
+    "no feed-forward": partial(become, change=NoFeedForward),
+    "no norms": partial(become, change=NoNorm),
+    "no residual": partial(become, change=NoResidual),
+    "no positions": PITFALLS["positions forgotten"].apply,
     "no warm-up": lambda encoder: None,
-    "no embedding scale": partial(scale_embedding, factor=1 / ROOT_D),
-    "wide embedding": partial(scale_embedding, factor=ROOT_D),
-    "softmax over queries": partial(set_attend, attend=over_queries),
-    "no softmax": partial(set_attend, attend=without_softmax),
-    "no scale": partial(set_attend, attend=without_scale),
+    "no embedding scale": shrink_embedding,
+    "wide embedding": PITFALLS["embedding too loud"].apply,
+    "softmax over queries": PITFALLS["softmax over queries"].apply,
+    "no softmax": partial(become, change=NoSoftmax),
+    "no scale": PITFALLS["scale forgotten"].apply,
     "start: N(0, 0.02)": partial(
         start_maps, start=lambda part: nn.init.normal_(part.weight, std=0.02)
     ),
@@ -124,27 +102,37 @@ PARTS = {
 }
 
 
-def seeded(seed):
+def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def run_part(part, seed=7) -> tuple[Reader, list[float]]:
-    """Train a fresh encoder with one part changed; return its reader and its losses."""
+def run_part(
+    part: str, seed: int = 7, until: int = PART_STEPS
+) -> tuple[Reader, list[float]]:
+    """Train a fresh encoder with one part changed; return its reader and its losses.
+
+    `until` ends it earlier, with the learning rates of the whole run.
+    """
     torch.manual_seed(seed)
     encoder = TransformerEncoder(MATCH_VOCAB, **PART_SIZES, max_length=12)
     PARTS[part](encoder)
     model = Reader(encoder, MATCH_CLASSES)
     warmup = 0 if part == "no warm-up" else 50
     draw = partial(match_batch, 64, seeded(seed))
-    return model, train(model, draw, PART_STEPS, warmup=warmup)
+    watch = partial(is_over, until=until)
+    return model, train(model, draw, PART_STEPS, warmup=warmup, watch=watch)
 
 
-def record_part(part, seed) -> dict:
+def is_over(step: int, loss: float, until: int) -> bool:
+    return step >= until or not math.isfinite(loss)
+
+
+def record_part(part: str, seed: int, until: int = PART_STEPS) -> dict:
     """Return means of the losses, and the accuracy on sequences held out."""
-    model, losses = run_part(part, seed)
+    model, losses = run_part(part, seed, until)
     held_out = match_batch(2000, seeded(HELD_OUT_SEED), held_out=True)
     accuracy = round(evaluate(model, [held_out]).accuracy, 3)
-    means = thinned(losses, PART_STEPS, PART_MEAN)
+    means = thinned(losses, until, PART_MEAN)
     return {"part": part, "seed": seed, "accuracy": accuracy, "losses": means}
 
 
@@ -156,39 +144,56 @@ STACKS = {"Post-LN": None, "Pre-LN": None, "no norm": NoNorm, "no residual": NoR
 DEPTHS, RATES, WARMUPS = (6, 12, 24, 100), (3e-4, 1e-3, 3e-3), (0, 100)
 
 
-def echo_batch(n_rows, generator) -> Batch:
+def echo_batch(n_rows: int, generator: torch.Generator) -> Batch:
     """Draw sequences of 15 tokens' kinds; the label of every place is its own token."""
     shape = n_rows, ECHO_LENGTH
     ids = torch.randint(1, ECHO_WORDS, shape, generator=generator)
     return Batch(ids, ids == 0, ids > 0, ids.flatten())
 
 
-def run_stack(kind, layers, rate, warmup, seed=0, steps=STACK_STEPS) -> list[float]:
-    """Train a stack on echoes, until its loss is no number; return all losses."""
+def run_stack(
+    kind: str,
+    layers: int,
+    rate: float,
+    warmup: int,
+    seed: int = 0,
+    until: int = STACK_STEPS,
+) -> list[float]:
+    """Train a stack on echoes, until its loss is no number; return all losses.
+
+    `until` ends it earlier, with the learning rates of the whole run.
+    """
     torch.manual_seed(seed)
-    sizes = dict(d_model=32, n_heads=4, d_ff=64, n_layers=layers, dropout=0.0)
-    order = {"norm_first": kind == "Pre-LN", "max_length": ECHO_LENGTH}
-    encoder = TransformerEncoder(ECHO_WORDS, **sizes, **order)
-    set_class(encoder, STACKS[kind] or EncoderLayer)
-
-    def stop(step, loss):
-        if not math.isfinite(loss):
-            raise KeyboardInterrupt  # the way to end a training early
-
+    encoder = TransformerEncoder(
+        ECHO_WORDS,
+        d_model=32,
+        n_heads=4,
+        d_ff=64,
+        n_layers=layers,
+        dropout=0.0,
+        norm_first=kind == "Pre-LN",
+        max_length=ECHO_LENGTH,
+    )
+    if changed := STACKS[kind]:
+        become(encoder, changed)
     model, draw = Reader(encoder, ECHO_WORDS), partial(echo_batch, 32, seeded(seed))
-    return train(model, draw, steps, rate, warmup, watch=stop)
+    watch = partial(is_over, until=until)
+    return train(model, draw, STACK_STEPS, rate, warmup, watch=watch)
 
 
-def record_stack(kind, layers, rate, warmup) -> dict:
-    losses = run_stack(kind, layers, rate, warmup)
+def record_stack(
+    kind: str, layers: int, rate: float, warmup: int, until: int = STACK_STEPS
+) -> dict:
+    """Return means of a stack's losses, and its settings."""
+    losses = run_stack(kind, layers, rate, warmup, until=until)
     told = {"kind": kind, "layers": layers, "rate": rate, "warmup": warmup}
-    return told | {"losses": thinned(losses, STACK_STEPS, STACK_MEAN)}
+    return told | {"losses": thinned(losses, until, STACK_MEAN)}
 
 
 # --- The stored records --------------------------------------------------------------
 
 
-def thinned(losses, steps, every) -> list[float | None]:
+def thinned(losses: list[float], steps: int, every: int) -> list[float | None]:
     """Return means of so many steps each; None after a loss that was no number."""
     finite = [loss for loss in losses if math.isfinite(loss)]
     means = [mean(finite[i : i + every]) for i in range(0, len(finite), every)]
@@ -196,7 +201,7 @@ def thinned(losses, steps, every) -> list[float | None]:
     return kept + [None] * (steps // every - len(kept))
 
 
-def load(path=STORED) -> dict[str, dict]:
+def load(path: Path = RECORDS) -> dict[str, dict]:
     """Return the records: `parts` by (part, seed), `stacks` by their four settings.
 
     Each of `parts` is (losses, accuracy), each of `stacks` its losses; a loss that was
@@ -216,7 +221,7 @@ def load(path=STORED) -> dict[str, dict]:
     return {"parts": parts, "stacks": stacks}
 
 
-def store(parts, stacks, path=STORED):
+def store(parts: list[dict], stacks: list[dict], path: Path = RECORDS) -> None:
     """Write the records, one run a line."""
     lines = {
         name: ",\n".join(json.dumps(run) for run in runs)
@@ -226,10 +231,10 @@ def store(parts, stacks, path=STORED):
     path.write_text(f"{{{body}}}\n")
 
 
-def main():
+def main() -> None:
     torch.set_num_threads(1)  # a run is small; the runs go side by side
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        parts = pool.map(record_part, *zip(*product(PARTS, PART_SEEDS)))
+        runs = [pool.submit(record_part, *run) for run in product(PARTS, PART_SEEDS)]
         settings = product(STACKS, DEPTHS, RATES, WARMUPS)
-        stacks = pool.map(record_stack, *zip(*settings))
-        store([*parts], [*stacks])
+        deep = [pool.submit(record_stack, *setting) for setting in settings]
+        store([run.result() for run in runs], [run.result() for run in deep])

@@ -10,6 +10,7 @@ rounded to three decimals, into `toy_language.json`, which the page and `load()`
 """
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -18,10 +19,11 @@ from zlib import crc32
 import torch
 from encoder import TransformerEncoder
 from tasks import Batch
+from torch import Tensor
 from train import Reader, train
 
 STORED = Path(__file__).with_name("toy_language.json")
-SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 2, "max_length": 10}
+ENCODER = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 2, "max_length": 10}
 BLANK = "___"
 KINDS = {
     "blank": [BLANK],
@@ -30,7 +32,19 @@ KINDS = {
     "pronouns": ["she", "he", "they", "it"],
     "owners": ["her", "his", "their", "its"],
     "verbs": ["ate", "read", "wore", "drove", "lost", "found"],
-    "things": "apple bread soup book letter hat coat car bus key ball".split(),
+    "things": [
+        "apple",
+        "bread",
+        "soup",
+        "book",
+        "letter",
+        "hat",
+        "coat",
+        "car",
+        "bus",
+        "key",
+        "ball",
+    ],
     "reasons": ["hungry", "bored", "cold", "late", "sad", "happy"],
     "others": ["the", "old", "little", "because", "was", "were"],
 }
@@ -41,16 +55,16 @@ ACTORS = {  # by pronoun: those with a name, and those with an article
     "they": ([], ["girls", "boys", "dogs"]),
     "it": ([], ["dog", "cat"]),
 }
-OWNER = dict(zip(KINDS["pronouns"], KINDS["owners"]))
+OWNER = dict(zip(KINDS["pronouns"], KINDS["owners"], strict=True))
 THINGS = {
-    "ate": "apple bread soup".split(),
+    "ate": ["apple", "bread", "soup"],
     "read": ["book", "letter"],
     "wore": ["hat", "coat"],
     "drove": ["car", "bus"],
     "lost": ["key", "ball"],
     "found": ["key", "ball"],
 }
-REASON = dict(zip(KINDS["verbs"], KINDS["reasons"]))
+REASON = dict(zip(KINDS["verbs"], KINDS["reasons"], strict=True))
 
 
 @cache
@@ -65,13 +79,13 @@ def sentences() -> tuple[str, ...]:
     )
 
 
-def actors(pronoun):
+def actors(pronoun: str) -> list[str]:
     names, nouns = ACTORS[pronoun]
     articles = "the", "the old", "the little"
     return names + [f"{article} {noun}" for noun, article in product(nouns, articles)]
 
 
-def because(pronoun, verb):
+def because(pronoun: str, verb: str) -> str:
     was = "were" if pronoun == "they" else "was"
     return f" because {pronoun} {was} {REASON[verb]}"
 
@@ -81,21 +95,23 @@ def because(pronoun, verb):
 
 def split_sentences() -> tuple[list[str], list[str]]:
     """Return the sentences to train on, and one in five that training never sees."""
-    sides = [], []
+    sides: tuple[list[str], list[str]] = [], []
     for sentence in sentences():
         sides[crc32(sentence.encode()) % 5 == 0].append(sentence)
     return sides
 
 
-def encode(texts) -> tuple[torch.Tensor, torch.Tensor]:
+def encode(texts: Iterable[str]) -> tuple[Tensor, Tensor]:
     """Return the ids and the padding of sentences, both (B, T) with T = max_length."""
     rows = [[WORDS.index(word) for word in text.split()] for text in texts]
-    longest = SIZES["max_length"]
+    longest = ENCODER["max_length"]
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     return ids, torch.arange(longest) >= torch.tensor([[len(row)] for row in rows])
 
 
-def draw_batch(ids, padding, generator, n_rows=64) -> Batch:
+def draw_batch(
+    ids: Tensor, padding: Tensor, generator: torch.Generator, n_rows: int = 64
+) -> Batch:
     """Draw sentences, blank one word in five, and hide another one in twelve.
 
     The hidden ones are padding, so that the encoder also meets gaps: a reader of the
@@ -111,10 +127,10 @@ def draw_batch(ids, padding, generator, n_rows=64) -> Batch:
 
 def build() -> Reader:
     """Return the untrained model: the encoder, and its embedding as output layer."""
-    return Reader(TransformerEncoder(len(WORDS), dropout=0.0, **SIZES))
+    return Reader(TransformerEncoder(len(WORDS), dropout=0.0, **ENCODER))
 
 
-def fit(steps=10_000, seed=0) -> Reader:
+def fit(steps: int = 10_000, seed: int = 0) -> Reader:
     """Train the model on the training side, the same at every run of one machine."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -125,7 +141,7 @@ def fit(steps=10_000, seed=0) -> Reader:
 
 
 @torch.no_grad()
-def share_right(model, texts) -> float:
+def share_right(model: Reader, texts: Iterable[str]) -> float:
     """Blank each word of each sentence alone: how often is the best guess a right one?
 
     Right is every word that makes a sentence of the language again.
@@ -145,21 +161,21 @@ def share_right(model, texts) -> float:
 # --- The stored weights --------------------------------------------------------------
 
 
-def store(model, path=STORED):
+def store(model: Reader, path: Path = STORED) -> None:
     """Write the sizes, the words and the parameters, rounded to three decimals."""
     state = {**model.encoder.state_dict(), "head.bias": model.head.bias.data}
     parameters = {name: round_all(value.tolist()) for name, value in state.items()}
-    content = {**SIZES, "kinds": KINDS, "parameters": parameters}
+    content = {**ENCODER, "kinds": KINDS, "parameters": parameters}
     path.write_text(json.dumps(content, separators=(",", ":")) + "\n")
 
 
-def round_all(values):
+def round_all(values: list | float) -> list | float:
     if isinstance(values, list):
         return [round_all(value) for value in values]
     return round(values, 3)
 
 
-def load(path=STORED) -> Reader:
+def load(path: Path = STORED) -> Reader:
     """Return the trained model with the stored weights, ready to be asked."""
     stored = json.loads(path.read_text())["parameters"]
     tensors = {name: torch.tensor(values) for name, values in stored.items()}
@@ -170,7 +186,12 @@ def load(path=STORED) -> Reader:
 
 
 @torch.no_grad()
-def guesses(model, tokens, padding=None, k=5) -> list[list[tuple[str, float]]]:
+def guesses(
+    model: Reader,
+    tokens: Sequence[str],
+    padding: Sequence[bool] | None = None,
+    k: int = 5,
+) -> list[list[tuple[str, float]]]:
     """Return for every place of a sentence its k likeliest words, with their chance."""
     hides = [False] * len(tokens) if padding is None else padding
     ids = torch.tensor([[WORDS.index(token) for token in tokens]])
@@ -178,12 +199,12 @@ def guesses(model, tokens, padding=None, k=5) -> list[list[tuple[str, float]]]:
     scores = model(ids, torch.tensor([hides]), everywhere)  # (T, V)
     best = scores.softmax(dim=-1).topk(k)
     return [
-        [(WORDS[i], chance.item()) for i, chance in zip(ids, chances)]
-        for ids, chances in zip(best.indices, best.values)
+        [(WORDS[i], chance.item()) for i, chance in zip(ids, chances, strict=True)]
+        for ids, chances in zip(best.indices, best.values, strict=True)
     ]
 
 
-def main():
+def main() -> None:
     held_out = split_sentences()[1]
     store(fit())
     right = share_right(load(), held_out)

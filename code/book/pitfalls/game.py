@@ -7,16 +7,20 @@ trains the encoders of the game again and stores their losses, which takes minut
 
 import json
 import math
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from tasks import match_batch
+from torch import Tensor, nn
 from train import Reader, train
 
 from . import PITFALLS, Pitfall, healthy
 from .measurements import influence, maps
 
+Losses = dict[str, list[float | None]]  # by encoder; None after a loss of nan
 LOSSES = Path(__file__).parent / "game.json"
 STEPS, PER_POINT = 600, 20
 TRAINED = {"d_model": 64, "n_heads": 2, "d_ff": 128, "n_layers": 2, "dropout": 0.0}
@@ -57,7 +61,7 @@ ROUNDS = {
 }
 
 
-def sentence():
+def sentence() -> tuple[Tensor, Tensor]:
     """Return ids (3, 7) and padding (3, 7): the first sentence has five words."""
     ids = torch.tensor(
         [[4, 9, 4, 17, 12, 0, 0], [3, 8, 11, 2, 20, 5, 6], [7, 1] + [0] * 5]
@@ -65,7 +69,7 @@ def sentence():
     return ids, ids == 0
 
 
-def one_round(case: Pitfall, others, recorded) -> dict:
+def one_round(case: Pitfall, others: Iterable[str], recorded: Losses) -> dict[str, Any]:
     """Return a round: its behaviour, four choices in a fixed order, and the answer."""
     choices = sorted((case.name, *others))
     return behaviour(case, recorded) | {
@@ -76,7 +80,7 @@ def one_round(case: Pitfall, others, recorded) -> dict:
     }
 
 
-def behaviour(case: Pitfall | None, recorded) -> dict:
+def behaviour(case: Pitfall | None, recorded: Losses) -> dict[str, list]:
     """Measure a fault, or the right encoder: map, influence and recorded losses."""
     ids, padding = sentence()
     model = healthy() if case is None else case.build()
@@ -90,11 +94,11 @@ def behaviour(case: Pitfall | None, recorded) -> dict:
     }
 
 
-def levels(square) -> list[list[int]]:
+def levels(square: Tensor) -> list[list[int]]:
     return (square.clamp(0, 1) * LEVELS).round().int().tolist()
 
 
-def losses_of(model) -> list[float]:
+def losses_of(model: nn.Module) -> list[float | None]:
     """Train a model on the match task; return the mean loss of each 20 steps."""
     torch.manual_seed(1)
     own = torch.Generator().manual_seed(7)
@@ -103,12 +107,12 @@ def losses_of(model) -> list[float]:
     return [round(v, 3) if math.isfinite(v) else None for v in means.tolist()]
 
 
-def record() -> dict:
+def record_losses() -> Losses:
     sizes = TRAINED | {"vocab_size": 32, "max_length": 12}
     made = {"right": healthy(**sizes)}
     made |= {name: PITFALLS[name].build(**sizes) for name in ROUNDS}
     return {name: losses_of(model) for name, model in made.items()}
 
 
-def main():
-    LOSSES.write_text(json.dumps(record(), indent=0) + "\n")
+def main() -> None:
+    LOSSES.write_text(json.dumps(record_losses(), indent=0) + "\n")
