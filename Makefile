@@ -40,9 +40,10 @@ test: $(READY) ## Run everything that must hold: lint, html, suite, notebooks
 	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; \
 	printf '\nAll parts passed: $(PARTS)\n'
 
-lint: $(READY) ## Check style and format of code, cells and scripts
+lint: $(READY) ## Check style, format and types of code, cells and scripts
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m pyright
 	$(VENV)/bin/oxlint --deny-warnings code chapters tests
 	$(VENV)/bin/oxfmt --check '{code,chapters,tests}/**/*.{js,mjs}'
 

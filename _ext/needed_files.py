@@ -34,7 +34,7 @@ def needed(folder, text):
 
 def imported(folder, tree, package):
     """Yield the files that run where a module of this package imports its names."""
-    for node in ast.walk(tree):
+    for node in executed(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 module = alias.name.split(".")
@@ -49,6 +49,17 @@ def imported(folder, tree, package):
             for alias in node.names:
                 place = places.get(alias.name, alias.name)
                 yield from files(folder, [*module, *place.split(".")])
+
+
+def executed(tree):
+    """Yield the nodes of a tree, but for what only type checkers read."""
+    skipped = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body):
+                skipped.update(inner for part in body for inner in ast.walk(part))
+        if node not in skipped:
+            yield node
 
 
 def files(folder, module):

@@ -27,10 +27,14 @@ __all__ = [
     "diagnose",
     "trace",
 ]
-MODULES = {
+MODULES = {  # where each is defined
+    "AttentionMap": "views",
+    "Curves": "views",
     "Diagnosis": "doctor",
     "Finding": "doctor",
+    "ShapeTracer": "views",
     "Trace": "tracer",
+    "View": "views",
     "assert_healthy": "testing",
     "diagnose": "doctor",
     "trace": "tracer",
@@ -38,9 +42,9 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{MODULES.get(name, 'views')}", __name__), name)
+    value = getattr(import_module(f".{MODULES[name]}", __name__), name)
     globals()[name] = value  # asked once
     return value
 

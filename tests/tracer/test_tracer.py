@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from encoder import TransformerEncoder, attention
+from taken_apart.doctor.numbers import differ
 from taken_apart.tracer import Trace, record, trace
 from torch import nn
 from torch.nn import functional
@@ -268,6 +269,13 @@ def test_inside_runs_the_slow_path_and_says_so():
     assert "slow path, to look inside" in t.path
     assert found(t, "softmax")[0].axes == ("B", "H", "T", "T")
     assert found(t, "linear", module="linear1")[0].axes == ("B", "T", "F")
+
+
+def test_a_line_of_the_tools_is_never_the_readers():
+    t = trace(lambda x: differ(x, x), torch.randn(B, T))
+    assert t.rows
+    assert {row.file for row in t.rows} == {__file__}
+    assert "numbers.py" in {Path(row.via.code.co_filename).name for row in t.rows}
 
 
 def test_rows_inside_torch_belong_to_the_readers_line():

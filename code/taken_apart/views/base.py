@@ -101,5 +101,5 @@ def live_class(view: type, names: tuple) -> type:
 
     traits = {name: traitlets.Any().tag(sync=True) for name in names}
     page = {"_esm": es_module(view.module), "_css": style(SHARED_STYLES + view.styles)}
-    page["__repr__"] = lambda widget: f"{view.__name__}(...).live()"  # no address
-    return type(f"Live{view.__name__}", (anywidget.AnyWidget,), page | traits)
+    named = {"__repr__": lambda widget: f"{view.__name__}(...).live()"}  # no address
+    return type(f"Live{view.__name__}", (anywidget.AnyWidget,), page | named | traits)
