@@ -220,7 +220,7 @@ def test_choices_narrow_one_another_and_all_come_back(page):
     assert len(shown(page)) == len(ROWS)
     page.get_by_label("Verdict").select_option("refuted")
     assert set(shown(page)) == expected(verdict="refuted")
-    page.get_by_label("Evidence").select_option("cited")
+    page.locator('select[name="evidence"]').select_option("cited")
     cited = expected(verdict="refuted", evidence="cited")
     assert set(shown(page)) == cited
     assert page.locator("output").inner_text() == f"{len(cited)} of 271 claims"
