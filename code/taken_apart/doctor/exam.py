@@ -24,6 +24,7 @@ from .inputs import (
     beyond,
     find_sequence,
     looks_like_mask,
+    needed,
     padding_of_ids,
     read_padding,
     replaced,
@@ -39,8 +40,10 @@ class Exam:
     """A module, the reader's inputs, and all that has been found out so far.
 
     `modules` are pairs of path and module, those in plain lists included; `root` is
-    None for a function. What is read off the call itself, like `flow` (its operations),
-    `attentions` and `padding`, is found out when it is first asked for.
+    missing for a function. What is read off the call itself, like `flow` (its
+    operations), `attentions` and `padding`, is found out when it is first asked for.
+    What may be missing is told by `has_root`, `has_padding` and so on; to ask for it
+    all the same is a LookupError.
     """
 
     def __init__(
@@ -55,8 +58,8 @@ class Exam:
         root = module
         if not isinstance(module, nn.Module):
             root = getattr(module, "__self__", module)
-        self.root: nn.Module | None = root if isinstance(root, nn.Module) else None
-        self.modules = [] if self.root is None else list(held(self.root))
+        self.root_if_any = root if isinstance(root, nn.Module) else None
+        self.modules = list(held(self.root)) if self.has_root else []
         self.tensors = list({id(t): t for t in tensors_in((args, kwargs))}.values())
 
         self.findings: list[Finding] = []
@@ -82,6 +85,16 @@ class Exam:
     def on_meta(self) -> bool:
         own = tensors_in([vars(module) for _, module in self.modules])
         return any(t.is_meta for t in [*self.tensors, *own])
+
+    # The module
+
+    @property
+    def has_root(self) -> bool:
+        return self.root_if_any is not None
+
+    @property
+    def root(self) -> nn.Module:
+        return needed(self.root_if_any, "module")
 
     # Runs
 
@@ -110,7 +123,7 @@ class Exam:
         """
         args, kwargs = self.inputs(swap)
         self.forwards += 1
-        with self.quiet(self.root):
+        with self.quiet(self.root_if_any):
             set_modes(self.modules, train)
             reseed(seed)
             with torch.set_grad_enabled(grad):
@@ -173,8 +186,8 @@ class Exam:
         return floats(self.flow.result)
 
     @property
-    def output(self) -> Tensor | None:
-        return self.outputs[0] if self.outputs else None
+    def output(self) -> Tensor:
+        return needed(next(iter(self.outputs), None), "output")
 
     @functools.cached_property
     def fast_outputs(self) -> list[Tensor] | None:
@@ -188,9 +201,17 @@ class Exam:
         """What looks like tokens at first sight; `sequence` knows its axes."""
         return find_sequence(self.tensors)
 
+    @property
+    def has_sequence(self) -> bool:
+        return self.sequence_if_any is not None
+
+    @property
+    def sequence(self) -> Sequence:
+        """The tokens and their axes, as the call reads them."""
+        return needed(self.sequence_if_any, "sequence of tokens")
+
     @functools.cached_property
-    def sequence(self) -> Sequence | None:
-        """The tokens and their axes, as the call reads them; None if it has none."""
+    def sequence_if_any(self) -> Sequence | None:
         guess = self.tokens_guess
         if guess and guess.tensor.dim() == 3 and self.adds_batch_axis(guess.tensor):
             return None
@@ -202,13 +223,13 @@ class Exam:
         sequence = find_sequence(self.tensors, channels_first)
 
         # Features (T, B, D) look like (B, T, D) until a mask or lengths say otherwise.
-        if sequence and not sequence.is_ids and sequence.batch == 0:
+        if sequence and not sequence.is_ids and sequence.batch_axis == 0:
             shape = tuple(sequence.tensor.shape[:2])
             time_first = any(tuple(mask.shape) == shape[::-1] for mask in self.masks)
             if self.lengths is not None:
                 time_first |= len(self.lengths) == shape[1]
             if time_first and shape[0] != shape[1]:
-                sequence.batch, sequence.token = 1, 0
+                sequence.batch_axis, sequence.token_axis = 1, 0
         return sequence
 
     def adds_batch_axis(self, tokens: Tensor) -> bool:
@@ -221,12 +242,21 @@ class Exam:
         views = [s for s in users if s.op in ("getitem", "unsqueeze") and s.outputs]
         return any(s.outputs[0].shape[1:] == given.shape for s in views)
 
-    @functools.cached_property
-    def samples(self) -> Sequence | None:
+    @property
+    def has_samples(self) -> bool:
+        samples = self.samples_if_any
+        return samples is not None and samples.n_samples > 1
+
+    @property
+    def samples(self) -> Sequence:
         """The tokens, or else a batch of images: samples in axis 0, no tokens yet."""
+        return needed(self.samples_if_any, "batch of samples")
+
+    @functools.cached_property
+    def samples_if_any(self) -> Sequence | None:
         images = [t for t in self.images if len(t) > 1]
         alone = Sequence(images[0], 0, None) if images else None
-        return self.sequence or alone
+        return self.sequence_if_any or alone
 
     @property
     def images(self) -> list[Tensor]:
@@ -276,22 +306,31 @@ class Exam:
         tables = [m for _, m in self.modules if isinstance(m, nn.Embedding)]
         return compared + [m.padding_idx for m in tables if m.padding_idx is not None]
 
+    @property
+    def has_padding(self) -> bool:
+        return self.padding_if_any is not None
+
+    @property
+    def padding(self) -> Tensor:
+        """(B, T), True = padding, read off the inputs."""
+        return needed(self.padding_if_any, "padding")
+
     @functools.cached_property
-    def padding(self) -> Tensor | None:
-        """(B, T), True = padding, read off the inputs; None if there is none."""
-        if self.sequence is None or self.sequence.batch is None:
+    def padding_if_any(self) -> Tensor | None:
+        sequence = self.sequence_if_any
+        if sequence is None or sequence.batch_axis is None:
             return None
         for mask in self.masks:
-            padding = read_padding(mask, self.sequence)
+            padding = read_padding(mask, sequence)
             if padding is not None and padding.any():
                 return padding
         if self.lengths is not None:
-            ended = beyond(self.lengths, self.sequence.n_tokens)
+            ended = beyond(self.lengths, sequence.n_tokens)
             if self.computes(ended):
                 return ended
-        if self.sequence.is_ids:
-            return padding_of_ids(self.sequence.tensor, self.pad_ids)
-        return None
+        return (
+            padding_of_ids(sequence.tensor, self.pad_ids) if sequence.is_ids else None
+        )
 
     def computes(self, mask: Tensor) -> bool:
         """Say whether a step of the call compares something and gets this mask."""
@@ -313,7 +352,7 @@ class Exam:
             noise = torch.randn(x.shape, generator=generator).to(x)
             return x.nan_to_num(0.0) + noise
         known = [i for i in x.unique().tolist() if i not in self.pad_ids]
-        if self.padding is not None:
+        if self.has_padding:
             known = [i for i in known if i not in x[self.padding].unique().tolist()]
         shift = 1 + seed % max(len(known) - 1, 1)
         after = dict(zip(known, known[shift:] + known[:shift], strict=True))
@@ -326,7 +365,7 @@ class Exam:
         """Return a swap with other content at one sample, one token, or one of both."""
         seq = self.samples
         where = torch.ones(seq.tensor.shape, dtype=torch.bool)
-        for axis, index in ((seq.batch, sample), (seq.token, token)):
+        for axis, index in ((seq.batch_axis, sample), (seq.token_axis, token)):
             if index is not None and axis is not None:
                 keep = torch.zeros(seq.tensor.shape[axis], dtype=torch.bool)
                 keep[index] = True

@@ -4,21 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+Value = TypeVar("Value")
 HIDDEN = -1e4  # a score below this hides a key for good
+
+
+def needed(value: Value | None, what: str) -> Value:
+    """Return a value; LookupError where there is none."""
+    if value is None:
+        raise LookupError(f"there is no {what}")
+    return value
 
 
 @dataclass
 class Sequence:
-    """The tensor that holds the tokens, and its axes of samples and of tokens."""
+    """The tensor that holds the tokens, and its axes of samples and of tokens.
+
+    There is no `batch_axis` for a single sample, no `token_axis` for a batch of images.
+    """
 
     tensor: Tensor
-    batch: int | None
-    token: int | None
+    batch_axis: int | None
+    token_axis: int | None
+
+    @property
+    def batch(self) -> int:
+        return needed(self.batch_axis, "axis of samples")
+
+    @property
+    def token(self) -> int:
+        return needed(self.token_axis, "axis of tokens")
 
     @property
     def is_ids(self) -> bool:
@@ -26,11 +45,11 @@ class Sequence:
 
     @property
     def n_samples(self) -> int:
-        return 1 if self.batch is None else self.tensor.shape[self.batch]
+        return 1 if self.batch_axis is None else self.tensor.shape[self.batch_axis]
 
     @property
     def n_tokens(self) -> int:
-        return 0 if self.token is None else self.tensor.shape[self.token]
+        return self.tensor.shape[self.token]
 
 
 def find_sequence(

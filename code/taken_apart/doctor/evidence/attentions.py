@@ -9,11 +9,12 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from ...tracer import MOVES, Row
+from ...tracer import Row
 from .tensor_flow import PARTS, PASSES, REARRANGES, Flow, Step
 
 PRODUCTS = {"matmul", "rmatmul", "bmm", "mm", "einsum", "baddbmm"}
@@ -26,8 +27,8 @@ class Attention:
     """One softmax whose weights were multiplied with values.
 
     `weights` left the softmax and `used` met the values, perhaps after dropout: both
-    have the queries in axis -2 and the keys in axis -1. `query` and `key` are None for
-    additive attention.
+    have the queries in axis -2 and the keys in axis -1. Additive attention has no
+    `query` and no `key`: see `has_scores`.
     """
 
     step: Step  # the softmax
@@ -37,22 +38,36 @@ class Attention:
     query_axis: int  # in what `mix` returns
     over_keys: bool = True  # does the softmax run over the keys?
     product: Step | None = None  # of queries and keys
-    query: Tensor | None = None  # (..., Tq, K)
-    key: Tensor | None = None  # (..., Tk, K)
     value: Tensor | None = None  # (..., Tk, Kv)
+    multiplied: dict[str, Tensor] = field(default_factory=dict)  # "query", "key"
     # "query", "key", "value" -> the steps that made it, the last first, back to a layer
     sources: dict[str, list[Step]] = field(default_factory=dict)
     path: list[Step] = field(default_factory=list)  # from the softmax back to `product`
     factor: float | None = None  # all scalars between the projections and the softmax
 
     @property
+    def has_scores(self) -> bool:
+        """Whether its scores are products of queries and keys."""
+        return bool(self.multiplied)
+
+    @property
+    def query(self) -> Tensor:
+        """The queries (..., Tq, K) as they met the keys."""
+        return self.multiplied["query"]
+
+    @property
+    def key(self) -> Tensor:
+        """The keys (..., Tk, K) as they met the queries."""
+        return self.multiplied["key"]
+
+    @property
     def width(self) -> int:
-        """Return K, the features of one head; 0 for additive attention."""
-        return 0 if self.query is None else self.query.shape[-1]
+        """K, the features of one head; 0 for additive attention."""
+        return self.query.shape[-1] if self.has_scores else 0
 
     @property
     def n_heads(self) -> int:
-        """Return H, as far as the weights show it: 1 where heads are in the batch."""
+        """H, as far as the weights show it: 1 where heads are in the batch."""
         return self.weights.shape[1] if self.weights.dim() == 4 else 1
 
     @property
@@ -129,12 +144,20 @@ def operands(step: Step) -> list[Tensor]:
     return tensors[::-1] if step.op == "rmatmul" else tensors
 
 
-def letters(step: Step) -> tuple[str, str, str] | None:
-    """Spell a product as einsum would: (left, right, output), None if unusual.
+class Letters(NamedTuple):
+    """A product spelt as einsum would: one letter for each axis.
 
-    Then one rule reads all products: a letter in both that the output lacks was summed
-    over, one that only one of them has is that tensor's own.
+    Then one rule reads all products: a letter of both sides that the output lacks was
+    summed over, one that only one side has is that tensor's own.
     """
+
+    left: str
+    right: str
+    output: str
+
+
+def letters(step: Step) -> Letters | None:
+    """Spell a product, None if it is an unusual one."""
     tensors = operands(step)
     if len(tensors) != 2:
         return None
@@ -145,12 +168,10 @@ def letters(step: Step) -> tuple[str, str, str] | None:
         return None
     lead = string.ascii_uppercase[: max(left, right) - 2]
     start = [lead[len(lead) - rank + 2 :] for rank in (left, right)]
-    return start[0] + "ik", start[1] + "kj", lead + "ij"
+    return Letters(start[0] + "ik", start[1] + "kj", lead + "ij")
 
 
-def einsum_letters(
-    equation: object, tensors: list[Tensor]
-) -> tuple[str, str, str] | None:
+def einsum_letters(equation: object, tensors: list[Tensor]) -> Letters | None:
     """Write an equation's ... out as capitals, aligned at the right as broadcast is."""
     if not isinstance(equation, str):
         return None
@@ -167,7 +188,7 @@ def einsum_letters(
         term.replace("...", dots[len(dots) - n :])
         for term, n in zip([*terms, output], [*extra, len(dots)], strict=True)
     )
-    return left, right, out
+    return Letters(left, right, out)
 
 
 def is_product(step: Step) -> bool:
@@ -192,10 +213,11 @@ def from_softmax(flow: Flow, step: Step) -> Attention | None:
     if after is None:
         return None
     *between, mix = after
+    spelt = letters(mix)
     carrier = between[-1].outputs[0] if between else step.outputs[0]
     side = 0 if operands(mix)[0] is carrier else 1
-    axes = contracted(letters(mix), side)
-    if axes is None:
+    axes = contracted(spelt, side) if spelt else None
+    if spelt is None or axes is None:
         return None
 
     query_axis, key_axis, out_axis = axes
@@ -205,7 +227,7 @@ def from_softmax(flow: Flow, step: Step) -> Attention | None:
     axis = softmax_axis(softmax_by_hand(flow, step) or step)
     axis = carried_axis(between, axis)
     attention.over_keys = axis is None or axis == key_axis
-    attention.value = values_of(flow, mix, 1 - side)
+    attention.value = values_of(flow, mix, spelt, 1 - side)
     attention.sources["value"] = flow.line(operands(mix)[1 - side], mix.index)
 
     passes = PASSES - PARTS | {"exp"}
@@ -215,7 +237,7 @@ def from_softmax(flow: Flow, step: Step) -> Attention | None:
     return attention
 
 
-def contracted(spelt: tuple[str, str, str], side: int) -> tuple[int, int, int] | None:
+def contracted(spelt: Letters, side: int) -> tuple[int, int, int] | None:
     """Return the axes of queries and of keys in the weights, and of queries after.
 
     The keys are what the product sums over; the queries only the weights have.
@@ -234,7 +256,7 @@ def softmax_axis(step: Step) -> int | None:
         axis = step.given(1, "dim")
         return axis % step.inputs[0].dim() if isinstance(axis, int) else None
     if step.row.detail is not None:
-        return step.row.detail
+        return cast("int", step.row.detail)
     return 0 if step.outputs[0].dim() in (0, 1, 3) else 1
 
 
@@ -251,8 +273,8 @@ def carried_axis(steps: list[Step], axis: int | None) -> int | None:
     for step in steps:
         if axis is None:
             return None
-        if step.op in MOVES and step.row.detail:
-            axis = step.row.detail.index(axis)
+        if step.order:
+            axis = step.order.index(axis)
         elif step.outputs[0].shape != step.inputs[0].shape:
             # A reshape keeps an axis if all behind it, itself included, stays.
             old, new = step.inputs[0].shape, step.outputs[0].shape
@@ -261,9 +283,8 @@ def carried_axis(steps: list[Step], axis: int | None) -> int | None:
     return axis
 
 
-def values_of(flow: Flow, mix: Step, side: int) -> Tensor | None:
+def values_of(flow: Flow, mix: Step, spelt: Letters, side: int) -> Tensor | None:
     """Return the values that meet the weights: tokens in axis -2, features last."""
-    spelt = letters(mix)
     own, other = spelt[side], spelt[1 - side]
     token = next(c for c in own if c in other and c not in spelt[2])
     features = [c for c in own if c not in other]
@@ -277,7 +298,10 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
     """Add query, key and all scalar factors, read off the product before a softmax."""
     product = path[-1]
     attention.path, attention.product = path, product
-    left, right, output = letters(product)
+    spelt = letters(product)
+    if spelt is None:
+        return
+    left, right, output = spelt
 
     # One letter is summed over: the features of a head. What only one operand has is
     # its tokens. Additive attention, or a product of matrices of weights, has others.
@@ -290,12 +314,12 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
     names = ["query", "key"]
     if left_is_key(attention, output.index(own[0][-1]), len(output)):
         names.reverse()
-    for name, tensor, spelt, tokens in zip(
+    for name, tensor, axes_of, tokens in zip(
         names, operands(product), (left, right), own, strict=True
     ):
-        axes = spelt.index(tokens[-1]), spelt.index(features[0])
-        value = flow.value(tensor, product.index).movedim(axes, (-2, -1))
-        setattr(attention, name, value)
+        axes = axes_of.index(tokens[-1]), axes_of.index(features[0])
+        value = flow.value(tensor, product.index)
+        attention.multiplied[name] = value.movedim(axes, (-2, -1))
         attention.sources[name] = flow.line(tensor, product.index)
 
     # A scale may stand on the queries, the keys or the scores: all of them multiply.
@@ -306,8 +330,8 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
 def left_is_key(attention: Attention, axis: int, rank: int) -> bool:
     """Say whether the left operand's tokens, in `axis` of the scores, became keys."""
     for step in reversed(attention.path[:-1]):
-        if step.op in MOVES and step.row.detail:
-            axis = step.row.detail.index(axis)
+        if step.order:
+            axis = step.order.index(axis)
     plain = attention.mix.op != "einsum" and attention.used.dim() == rank
     return plain and axis == rank - 1
 
@@ -359,8 +383,8 @@ def from_fused(flow: Flow, step: Step) -> Attention:
     weights = masked(step, products).softmax(-1).nan_to_num()
 
     attention = Attention(step, step, weights, weights, query_axis=query.dim() - 2)
-    attention.product = step
-    attention.query, attention.key, attention.value = query, key, value
+    attention.product, attention.value = step, value
+    attention.multiplied = {"query": query, "key": key}
     for name, tensor in zip(names, tensors, strict=True):
         attention.sources[name] = flow.line(tensor, step.index)
     lines = attention.sources["query"] + attention.sources["key"]

@@ -97,8 +97,9 @@ def extra_keys(exam: Exam, attention: Attention) -> tuple[int, int]:
     """Return how many keys stand in front of the tokens, and how many behind them."""
     extra = attention.used.shape[-1] - exam.sequence.n_tokens
     pairing = token_pairing(exam) if exam.sequence.n_samples > 1 else None
-    known = pairing is not None and pairing.axis == "tokens"
-    front = pairing.shift if known else extra
+    front = extra  # most often it is one token, put in front of all
+    if pairing is not None and pairing.axis == "tokens":
+        front = pairing.shift
     return front, extra - front
 
 
@@ -192,7 +193,7 @@ def tokens_axis(exam: Exam, out: Tensor) -> int | None:
         longer += max(0, sum(extra_keys(exam, exam.attentions[0])))
     for length in (seq.n_tokens, longer):
         for axis in (seq.token, 1, 0, 2):
-            there = out.dim() > max(1, axis) and axis != seq.batch
+            there = out.dim() > max(1, axis) and axis != seq.batch_axis
             if there and out.shape[axis] == length:
                 return axis
     return None
@@ -205,7 +206,7 @@ def apart_where_real(exam: Exam, left: list[Tensor], right: list[Tensor]) -> flo
         if one.shape != two.shape:
             return math.inf
         moved = differ(one, two, exam.tolerance)
-        if moved.any() and exam.sequence is not None:
+        if moved.any() and exam.has_sequence:
             moved = moved & real_entries(exam, one).to(moved.device)
         if moved.any():
             far = max(far, (one - two).abs()[moved].max().item())
@@ -214,11 +215,15 @@ def apart_where_real(exam: Exam, left: list[Tensor], right: list[Tensor]) -> flo
 
 def real_entries(exam: Exam, out: Tensor) -> Tensor:
     """Return where an output is of real tokens, in a shape that fits to it."""
-    axis, batch, padding = tokens_axis(exam, out), exam.sequence.batch, exam.padding
+    all_of_it = torch.ones([1] * out.dim(), dtype=torch.bool)
+    batch, axis = exam.sequence.batch_axis, tokens_axis(exam, out)
+    if batch is None:
+        return all_of_it
+    padding = exam.padding_if_any
     if axis is None or padding is None:  # attention may know which keys are real
-        axis, padding = (1 - batch if batch in (0, 1) else 0), hidden_keys(exam)
+        axis, padding = (0 if batch == 1 else 1), hidden_keys(exam)
         if out.dim() < 3 or padding is None or padding.shape[1] != out.shape[axis]:
-            return torch.ones([1] * out.dim(), dtype=torch.bool)
+            return all_of_it
     keep = ~padding
     if out.shape[axis] > keep.shape[1]:
         keep = nn.functional.pad(keep, extra_keys(exam, exam.attentions[0]), value=True)
@@ -235,7 +240,7 @@ def hidden_keys(exam: Exam) -> Tensor | None:
 
 def real_queries(exam: Exam, dead: Tensor) -> bool:
     """Say whether queries without a key are more than those of padding."""
-    if exam.sequence is None or exam.padding is None:
+    if not exam.has_sequence or not exam.has_padding:
         return True
     if dead.shape[-1] != exam.padding.shape[1] or len(dead) % len(exam.padding):
         return True
@@ -270,7 +275,7 @@ def triangle(attention: Attention) -> str:
 
 def first_token_only(exam: Exam) -> bool:
     """Say whether a pooled output depends on no token but the first."""
-    if exam.output is None or tokens_axis(exam, exam.output) is not None:
+    if not exam.outputs or tokens_axis(exam, exam.output) is not None:
         return False
     n, plain = exam.sequence.n_tokens, exam.fast_outputs
     for token in (1, n // 2, n - 1):

@@ -150,7 +150,7 @@ def stored_table(exam: Exam, step: Step, tensor: Tensor) -> Tensor | None:
 def unread_table(exam: Exam) -> Tensor | None:
     """Find a stored table, a row for each place, that no step of the call reads."""
     read = {memory(t) for step in exam.flow.steps for t in step.inputs}
-    widths = {model_width(a) for a in exam.attentions if a.query is not None}
+    widths = {model_width(a) for a in exam.attentions if a.has_scores}
     for module, table in stored_tensors(exam):
         rows = table.detach().squeeze()
         large = rows.dim() == 2 and len(rows) >= exam.sequence.n_tokens
@@ -206,7 +206,7 @@ def with_equal_tokens(exam: Exam) -> Attention | None:
     flow = exam.observe({seq.tensor: first})
     if not same_operations(exam.flow, flow) or position_tables(exam):
         return None
-    attention = next((a for a in attentions(flow) if a.key is not None), None)
+    attention = next((a for a in attentions(flow) if a.has_scores), None)
     if attention is None or attention.key.shape[-2] != seq.n_tokens:
         return None
 

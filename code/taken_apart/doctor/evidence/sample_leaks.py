@@ -28,7 +28,7 @@ def other_samples(exam: Exam) -> Iterator[tuple[str, Swap]]:
             other = mask.clone()
             other[0] = mask[-1] if not torch.equal(mask[0], mask[-1]) else mask[1]
             yield "mask", {mask: other}
-    ids, padding = exam.samples.tensor, exam.padding
+    ids, padding = exam.samples.tensor, exam.padding_if_any
     if exam.samples.is_ids and padding is not None:
         # The module makes its mask of the ids: a row with other padding changes it.
         for row in range(1, len(ids)):
@@ -49,9 +49,9 @@ def leak_between_samples(exam: Exam, swap: Swap) -> Leak | None:
             continue
         if left.shape == (seq.n_samples, seq.n_samples):
             continue  # pairs of samples
-        others = [t.narrow(axis, 1, seq.n_samples - 1) for t in (left, right)]
-        if differ(*others).any():
-            distance = (others[0] - others[1]).abs().nan_to_num(0).max().item()
+        one, two = (t.narrow(axis, 1, seq.n_samples - 1) for t in (left, right))
+        if differ(one, two).any():
+            distance = (one - two).abs().nan_to_num(0).max().item()
             steps = [first_scatter(exam, flow), first_spread(exam, flow)]
             known = [step for step in steps if step is not None]
             return Leak(min(known, key=lambda s: s.index, default=None), distance)

@@ -38,10 +38,9 @@ def gradients(exam: Exam) -> Gradients:
         parts = [(t * torch.randn_like(t)).sum() for t in outs if t.is_floating_point()]
         if not parts:
             return
+        total = functools.reduce(torch.add, parts)
         try:
-            found = torch.autograd.grad(
-                sum(parts), list(named.values()), allow_unused=True
-            )
+            found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
             answer.by_name = dict(zip(named, found, strict=True))
         except Exception as error:
             answer.error = error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -58,6 +58,11 @@ class Step:
     @property
     def value(self) -> Tensor:
         return self.values[0]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of the input in the order of the output; () if none was moved."""
+        return cast("tuple", self.row.detail or ()) if self.op in MOVES else ()
 
     def given(self, position: int, name: str, default: Any = None) -> Any:
         """Return an argument by position or by name."""

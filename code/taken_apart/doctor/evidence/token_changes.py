@@ -59,7 +59,7 @@ def real_token(exam: Exam) -> int:
 
     At 0 or 1 it could not be told from the index of the sample.
     """
-    if exam.padding is None:
+    if not exam.has_padding:
         return exam.sequence.n_tokens - 1
     real = (~exam.padding[:2].any(0)).nonzero().flatten()
     return int(real[-1]) if len(real) else 0
@@ -69,7 +69,7 @@ def real_token(exam: Exam) -> int:
 def token_pairing(exam: Exam) -> Pairing | None:
     """Find out what the first attention pairs, by changing one token."""
     flows = changed_flows(exam)
-    first = next((a for a in exam.attentions if a.key is not None), None)
+    first = next((a for a in exam.attentions if a.has_scores), None)
     if flows is None or first is None or exam.sequence.n_tokens < 2:
         return None
     place = exam.attentions.index(first)
@@ -104,9 +104,11 @@ def paired_axis(changed: list[Tensor]) -> tuple[str, int | None]:
 @once
 def image_pairing(exam: Exam) -> Pairing | None:
     """Find out what the first attention to an image pairs, by changing one number."""
-    first = next((a for a in exam.attentions if a.key is not None), None)
+    first = next((a for a in exam.attentions if a.has_scores), None)
+    if first is None:
+        return None
     changed, image = [], exam.samples.tensor
-    for sample in (0, 1) if first is not None else ():
+    for sample in (0, 1):
         other = image.clone()
         other[sample].view(-1)[-1] += 3
         flow = exam.observe({image: other})
@@ -114,7 +116,7 @@ def image_pairing(exam: Exam) -> Pairing | None:
             return None
         key = attentions(flow)[exam.attentions.index(first)].key
         changed.append(differ(first.key, key).any(-1))
-    if not changed or not all(c.any() for c in changed):
+    if not all(c.any() for c in changed):
         return None
     axis, _ = paired_axis(changed)
     return None if axis == "unclear" else Pairing(first, axis)
@@ -165,7 +167,11 @@ def is_row(changed: Tensor, sequence: Sequence) -> bool:
 @once
 def batch_first_for_sure(exam: Exam) -> bool:
     """Say whether axis 0 must be the batch: ids, a mask, or a pooled output say so."""
-    seq, out = exam.sequence, exam.output
+    seq = exam.sequence
     if seq.is_ids or any(m.shape[:1] == seq.tensor.shape[:1] for m in exam.masks):
         return True
-    return out is not None and out.dim() == 2 and len(out) == seq.n_samples
+    return (
+        bool(exam.outputs)
+        and exam.output.shape[:1] == (seq.n_samples,)
+        and exam.output.dim() == 2
+    )

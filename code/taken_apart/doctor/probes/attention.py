@@ -102,7 +102,7 @@ DECLARED = ("n_heads", "num_heads", "n_head", "nhead", "heads", "h")
 def declared_heads(exam: Exam) -> Findings:
     """Are there as many heads as the module says, and not as many as a head is wide?"""
     parts = dict(exam.modules)
-    for attention in [a for a in exam.attentions[:1] if a.query is not None]:
+    for attention in [a for a in exam.attentions[:1] if a.has_scores]:
         owner = parts.get(attention.row.module)
         for name in DECLARED:
             declared, seen = getattr(owner, name, None), attention.n_heads
@@ -128,7 +128,7 @@ def declared_heads(exam: Exam) -> Findings:
 def heads_cut_first(exam: Exam) -> Findings:
     """Does each head read all features of a token?"""
     for attention in exam.attentions[:1]:
-        for name in ("query", "key", "value") if attention.query is not None else ():
+        for name in ("query", "key", "value") if attention.has_scores else ():
             step = attention.source(name)
             if attention.is_recomputed or step is None or step.op != "linear":
                 continue
@@ -166,7 +166,8 @@ def compared(attention: Attention, left: str, right: str) -> Findings:
     ends = [attention.sources[side][-1] for side in (left, right)]
     if any(end.op not in LEARNT for end in ends) or attention.is_recomputed:
         return
-    one, two = getattr(attention, left), getattr(attention, right)
+    sides = attention.multiplied | {"value": attention.value}
+    one, two = sides.get(left), sides.get(right)
     if one is None or two is None or one.shape != two.shape:
         return
     weights = [{id(t) for t in end.inputs[1:] if t.dim() > 1} for end in ends]

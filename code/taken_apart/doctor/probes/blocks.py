@@ -16,7 +16,7 @@ from ..evidence.residual_stream import (
     has_bypass,
     is_linear,
 )
-from ..evidence.tensor_flow import ANY, FUSED, LAYERS, MOVES, Flow, Step
+from ..evidence.tensor_flow import ANY, FUSED, LAYERS, Flow, Step
 from ..exam import Exam
 from ..finding import Severity
 from ..numbers import differ
@@ -58,14 +58,16 @@ def doubled_stream(exam: Exam) -> Findings:
 
 def summands(exam: Exam, step: Step) -> list[int]:
     """Return what a sum of sums adds up, by identity."""
-    leaves = []
+    leaves: list[int] = []
     for tensor in step.inputs[:2]:
         made = exam.flow.producer(tensor, step.index)
         while made is not None and made.op == "dropout":
             tensor = made.inputs[0]
             made = exam.flow.producer(tensor, made.index)
-        nested = made is not None and made.op == "add" and len(made.inputs) > 1
-        leaves += summands(exam, made) if nested else [id(tensor)]
+        if made is not None and made.op == "add" and len(made.inputs) > 1:
+            leaves += summands(exam, made)
+        else:
+            leaves.append(id(tensor))
     return leaves
 
 
@@ -77,7 +79,7 @@ def home_made_norms(exam: Exam) -> Findings:
         if problem is None:
             continue
         severity = problem.severity
-        if severity == "warning" and exam.padding is not None:
+        if severity == "warning" and exam.has_padding:
             severity = "fault"  # then padding enters the statistics
         yield found(
             problem.kind,
@@ -175,7 +177,7 @@ def norms_over_tokens(exam: Exam) -> Findings:
             continue
         yield found(
             "norm / residual / FFN",
-            "fault" if exam.padding is not None else "warning",
+            "fault" if exam.has_padding else "warning",
             title=title,
             evidence=evidence,
             fix="nn.LayerNorm(d_model)",
@@ -188,11 +190,12 @@ def turned(flow: Flow, step: Step) -> bool:
     """Say whether the last axis of what a norm reads was another one in the stream."""
     axis = step.inputs[0].dim() - 1
     made = flow.producer(step.inputs[0], step.index)
-    while made is not None and made.op in MOVES and made.row.detail:
-        axis = made.row.detail[axis]
+    while made is not None and made.order:
+        axis = made.order[axis]
         made = flow.producer(made.inputs[0], made.index)
-    of_stream = made is not None and made.op in LAYERS | FUSED | {"add"}
-    return of_stream and axis != made.outputs[0].dim() - 1
+    if made is None or made.op not in LAYERS | FUSED | {"add"}:
+        return False
+    return axis != made.outputs[0].dim() - 1
 
 
 @probe("run", "attentions", "sequence")

@@ -108,7 +108,7 @@ def finite_when_fast(exam: Exam) -> Findings:
     count = n_nonfinite(exam.fast_outputs or [])
     if count:
         evidence = f"{count} numbers are nan under eval() and no_grad(), none otherwise"
-        if exam.padding is not None and exam.padding.all(1).any():
+        if exam.has_padding and exam.padding.all(1).any():
             samples = exam.padding.all(1).nonzero().flatten().tolist()
             evidence += f"; samples without a real token: {samples}"
         yield found(
@@ -183,7 +183,7 @@ def backward_runs(exam: Exam) -> Findings:
 @probe("run", "numbers", "output")
 def types_kept(exam: Exam) -> Findings:
     """Do outputs keep the type, and masks agree in theirs?"""
-    kinds = [p.dtype for p in exam.root.parameters()] if exam.root is not None else []
+    kinds = [p.dtype for p in exam.root.parameters()] if exam.has_root else []
     kinds += [t.dtype for t in exam.tensors if t.is_floating_point()]
     kinds = [kind for kind in kinds if kind.is_floating_point]
     out = exam.output.dtype

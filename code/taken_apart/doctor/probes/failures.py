@@ -28,8 +28,8 @@ def failure(exam: Exam) -> Findings:
         row, traced = exam.flow.rows[-1], exam.failed_row
         kind = kind_of_failure(exam, row, str(error))
         part = f" in {row.module}" if row.module else ""
-        mismatch = f" ({traced.mismatch})" if traced.mismatch else ""
-        fix = traced.cause
+        mismatch = f" ({traced.mismatch})" if traced and traced.mismatch else ""
+        fix = traced.cause if traced else ""
         if kind == "positional encoding" and row.op.startswith("setitem"):
             fix = "an odd width has one sine more than cosines: cos(...)[:, : d // 2]"
         yield found(

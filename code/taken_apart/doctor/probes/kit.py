@@ -18,18 +18,14 @@ from ..finding import Finding, Severity
 # What a probe may need, and why an exam does not have it: "" where it does.
 NEEDS: dict[str, Callable[[Exam], str]] = {
     "run": lambda exam: "the call raised" if exam.raised else "",
-    "root": lambda exam: "" if exam.root is not None else "it is no nn.Module",
+    "root": lambda exam: "" if exam.has_root else "it is no nn.Module",
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
-    "sequence": lambda exam: "" if exam.sequence else "no input looks like tokens",
-    "samples": lambda exam: (
-        "" if exam.samples and exam.samples.n_samples > 1 else "there is no batch"
-    ),
+    "sequence": lambda exam: "" if exam.has_sequence else "no input looks like tokens",
+    "samples": lambda exam: "" if exam.has_samples else "there is no batch",
     "batch": lambda exam: (
         "" if exam.sequence.n_samples > 1 else "the batch holds one sample"
     ),
-    "padding": lambda exam: (
-        "" if exam.padding is not None else "the inputs have no padding"
-    ),
+    "padding": lambda exam: "" if exam.has_padding else "the inputs have no padding",
     "output": lambda exam: "" if exam.outputs else "it returns no floating tensor",
     "numbers": lambda exam: "it is on meta: no numbers" if exam.on_meta else "",
 }

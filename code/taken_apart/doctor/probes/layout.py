@@ -111,12 +111,12 @@ def is_box(labels: Tensor, image: Tensor) -> bool:
 @probe("run", "numbers", "samples", "attentions")
 def attended_axis(exam: Exam) -> Findings:
     """Does attention run over the tokens of a sample, not over samples or heads?"""
-    first = token_pairing(exam) if exam.sequence else image_pairing(exam)
+    first = token_pairing(exam) if exam.has_sequence else image_pairing(exam)
     if first is None or first.axis == "tokens":
         return
     row, seq, n = first.attention.row, exam.samples, exam.samples.n_samples
     if first.axis == "samples":
-        shape = size(exam.output) if exam.output is not None else "nothing"
+        shape = size(exam.output) if exam.outputs else "nothing"
         yield found(
             "batch/sequence layout",
             "fault" if batch_first_for_sure(exam) else "warning",
@@ -192,7 +192,7 @@ def scrambled_split(exam: Exam) -> Findings:
     if step.op in STATISTICS:
         kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
         fix = "take mean and variance over the last axis only"
-        severity = "warning" if exam.padding is None else "fault"
+        severity = "warning" if not exam.has_padding else "fault"
     elif step.op not in REARRANGES:
         return
     elif first.projected:
@@ -228,7 +228,7 @@ def samples_in_output(exam: Exam) -> Findings:
     known |= exam.has(kind, "train/eval and fast path", severity="warning")
     if known or not exam.attentions:
         return
-    if exam.sequence and seq.n_samples not in shape and seq.n_tokens in shape[:1]:
+    if exam.has_sequence and seq.n_samples not in shape and seq.n_tokens in shape[:1]:
         yield found(
             kind,
             "fault",
@@ -254,7 +254,9 @@ def samples_in_output(exam: Exam) -> Findings:
 def batch_of_one(exam: Exam) -> Findings:
     """Does the output keep its axes when the batch is one sample, or two?"""
     seq, swap = exam.sequence, {}
-    for tensor in exam.tensors if seq.batch is not None else ():
+    if seq.batch_axis is None:
+        return
+    for tensor in exam.tensors:
         if tensor.dim() > seq.batch and tensor.shape[seq.batch] == seq.n_samples:
             one = tensor.narrow(seq.batch, 0, 1)
             swap[tensor] = (

@@ -292,6 +292,6 @@ def unused_steps(exam: Exam) -> Iterator[Step]:
 
 
 def adds_positions(exam: Exam, step: Step) -> bool:
-    if not exam.sequence:
+    if not exam.has_sequence:
         return False
     return any(table.step is step for table in position_tables(exam))

@@ -156,8 +156,9 @@ def positions_and_words(exam: Exam) -> Findings:
                 ),
                 at=table.step.row,
             )
-        first = [] if table.rows is None else table.rows[0].unique().tolist()
-        if table.learnt and first == [0, 1]:
+        if table.rows is None or not table.learnt:
+            continue
+        if table.rows[0].unique().tolist() == [0, 1]:  # sines and cosines of 0
             yield found(
                 kind,
                 "warning",
@@ -225,7 +226,8 @@ def rotated_axis(exam: Exam) -> Findings:
 
 def rotated_elsewhere(exam: Exam) -> Step | None:
     """Return a step that multiplies queries by a table of angles, not of tokens."""
-    query = token_pairing(exam).attention.last_step("query")
+    pairing = token_pairing(exam)
+    query = pairing.attention.last_step("query") if pairing else None
     for step in since_projection(exam.flow, query):
         for table in step.inputs if step.op == "mul" else ():
             if table.dim() < 2 or table.requires_grad:
@@ -243,8 +245,8 @@ def positions_of_ids(exam: Exam) -> Findings:
     for step in exam.flow.steps:
         tensors = step.inputs[:2] if step.op == "add" else []
         made = [exam.flow.producer(t, step.index) for t in tensors]
-        looked_up = len(made) == 2 and all(m and m.op == "embedding" for m in made)
-        if looked_up and torch.equal(made[0].inputs[0], made[1].inputs[0]):
+        ids = [s.inputs[0] for s in made if s is not None and s.op == "embedding"]
+        if len(ids) == 2 and torch.equal(ids[0], ids[1]):
             yield found(
                 "positional encoding",
                 "warning",
