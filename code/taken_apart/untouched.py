@@ -5,7 +5,6 @@ modules, and what functions enclose. It does not look into a reader's other obje
 """
 
 import contextlib
-import copy
 import functools
 import io
 import random
@@ -46,12 +45,8 @@ def left_untouched(
     of `generators` too), torch's grad mode, default dtype and number of threads. Output
     and warnings are kept from the screen; the `Said` it yields has them.
     """
-    undo: list[Callable[[], object]] = []
-    seen: set[int] = set()
-    for thing in things:
-        remember(thing, undo, seen)
+    undo = [Snapshot(*things).restore, *random_states(), *torch_modes()]
     undo += [functools.partial(g.set_state, g.get_state()) for g in generators]
-    undo += [*random_states(), *torch_modes()]
     with (
         contextlib.redirect_stdout(io.StringIO()) as output,
         contextlib.redirect_stderr(io.StringIO()),
@@ -62,8 +57,22 @@ def left_untouched(
             yield Said(output, caught)
         finally:
             for put_back in undo:
-                with contextlib.suppress(Exception):
-                    put_back()
+                put_back()
+
+
+class Snapshot:
+    """What things hold; `restore()` puts it back, as often as it is asked."""
+
+    def __init__(self, *things: Any) -> None:
+        self.undo: list[Callable[[], object]] = []
+        seen: set[int] = set()
+        for thing in things:
+            remember(thing, self.undo, seen)
+
+    def restore(self) -> None:
+        for put_back in self.undo:
+            with contextlib.suppress(Exception):
+                put_back()
 
 
 def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
@@ -82,7 +91,8 @@ def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
     if isinstance(value, list):
         undo.append(functools.partial(value.__setitem__, slice(None), list(value)))
     elif isinstance(value, (dict, set)):
-        undo.append(functools.partial(refill, value, copy.copy(value)))
+        content = dict(value) if isinstance(value, dict) else set(value)
+        undo.append(functools.partial(refill, value, content))
 
 
 def contents(value: Any) -> list:
@@ -123,7 +133,7 @@ def restore_tensor(
 ) -> None:
     # Written only where it differs: a graph may wait for backward with this tensor.
     if tensor.shape != kept.shape or tensor.dtype != kept.dtype:
-        tensor.data = kept
+        tensor.data = kept.clone()
     elif not same(tensor.detach(), kept):
         tensor.detach().copy_(kept)
     if tensor.is_leaf:
@@ -159,7 +169,12 @@ def torch_modes() -> Iterator[Callable[[], object]]:
 
 def reseed(seed: int) -> None:
     """Begin the random numbers of torch, Python and NumPy anew."""
-    torch.manual_seed(seed)
+    # Not torch.manual_seed: it notes a call, with its stack, for each idle device.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..tensors import held, tensors_in
 from ..tracer import Row, trace
-from ..untouched import left_untouched, reseed
+from ..untouched import Snapshot, left_untouched, reseed
 from .evidence.attentions import Attention, attentions
 from .evidence.tensor_flow import Flow, observe
 from .finding import CHAPTERS, Finding, Severity
@@ -59,6 +59,7 @@ class Exam:
         if not isinstance(module, nn.Module):
             root = getattr(module, "__self__", module)
         self.root_if_any = root if isinstance(root, nn.Module) else None
+        self.before = Snapshot(self.root_if_any)
         self.modules = list(held(self.root)) if self.has_root else []
         self.tensors = list({id(t): t for t in tensors_in((args, kwargs))}.values())
 
@@ -123,14 +124,15 @@ class Exam:
         """
         args, kwargs = self.inputs(swap)
         self.forwards += 1
-        with self.quiet(self.root_if_any):
+        with self.quiet(), torch.set_grad_enabled(grad):
             set_modes(self.modules, train)
             reseed(seed)
-            with torch.set_grad_enabled(grad):
-                try:
-                    return how(self.call, *args, **kwargs)
-                except (Exception, SystemExit):
-                    return None
+            try:
+                return how(self.call, *args, **kwargs)
+            except (Exception, SystemExit):
+                return None
+            finally:
+                self.before.restore()
 
     def run(
         self, swap: Swap | None = None, how: Callable | None = None, **options: Any
@@ -151,9 +153,9 @@ class Exam:
         return flow or Flow(error=RuntimeError("the call could not be recorded"))
 
     @contextlib.contextmanager
-    def quiet(self, *things: Any) -> Iterator[None]:
-        """Leave no mark on things; keep what was printed and warned of."""
-        with left_untouched(*things) as said:
+    def quiet(self) -> Iterator[None]:
+        """Keep what is printed and warned of, and the random numbers."""
+        with left_untouched() as said:
             yield
         self.warned += said.warned
         self.printed = self.printed or said.printed
