@@ -442,8 +442,9 @@ def commit() -> str:
 class Progress:
     """Show how far training is: a bar on a terminal, ten plain lines elsewhere."""
 
-    def __init__(self, n_steps: int, out: TextIO = sys.stdout):
-        self.n_steps, self.out, self.is_terminal = n_steps, out, out.isatty()
+    def __init__(self, n_steps: int, out: TextIO | None = None):
+        self.n_steps, self.out = n_steps, out or sys.stdout
+        self.is_terminal = self.out.isatty()
         self.every = max(1, n_steps // (100 if self.is_terminal else 10))
 
     def __call__(self, step: int, loss: float) -> None:

@@ -15,7 +15,6 @@ from taken_apart.tracer import trace
 from taken_apart.views import ShapeTracer
 
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
-each_width = pytest.mark.parametrize("width", [390, 820])
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_recorded_losses_are_complete_and_the_right_encoder_learned():
 
 
 def test_a_run_can_be_recorded_again(monkeypatch):
-    monkeypatch.setattr(rounds, "STEPS", 20)
+    monkeypatch.setattr(rounds, "STEPS", rounds.PER_POINT)
     losses = rounds.losses_of(
         healthy(**rounds.TRAINED | {"vocab_size": 32, "max_length": 12})
     )
@@ -258,8 +257,7 @@ def test_the_answer_leads_to_its_exhibit_in_the_table(show, game, table):
     page.locator(f"details#exhibit-{name} pre").wait_for()
 
 
-@each_theme
-@each_width
+@pytest.mark.parametrize(("theme", "width"), [("light", 820), ("dark", 390)])
 def test_the_views_are_accessible_and_fit(show, table, game, theme, width):
     page = show(table, game, theme=theme, width=width)
     page.locator(CHOICES).first.click()

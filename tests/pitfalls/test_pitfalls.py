@@ -19,7 +19,7 @@ from book.pitfalls import (
 from encoder import MultiHeadAttention, TransformerEncoder
 from small import assert_near
 from taken_apart import doctor
-from taken_apart.doctor.exam import CHAPTERS
+from taken_apart.doctor import CHAPTERS
 
 each_exhibit = pytest.mark.parametrize("name", PITFALLS)
 PATCH_LINES = 14

@@ -43,7 +43,7 @@ def test_a_stack_run_again_gives_its_record(kind):
 
 def test_a_stack_without_norm_starts_as_high_and_ends_as_low_as_recorded():
     """What it does between is too wild to be the same on every processor."""
-    told = records.record_stack("no norm", 6, 3e-3, 0)["losses"]
+    told = records.record_stack("no norm", 6, 3e-3, 0, until=140)["losses"]
     stored = STORED["stacks"]["no norm", 6, 3e-3, 0]
     assert min(told[0], stored[0]) > 8
     assert max(told[-1], stored[-1]) < 0.1

@@ -281,16 +281,6 @@ def test_checking_leaves_the_encoder_as_it_was():
 # --- The command line ---
 
 
-def command(*arguments):
-    return [sys.executable, str(SCRIPT), "--device", "cpu", *map(str, arguments)]
-
-
-def run(*arguments):
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=ONE_THREAD, check=False
-    )
-
-
 def test_check_only_prints_a_figure_for_each_check(capsys):
     assert main(["--check-only", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -312,13 +302,14 @@ def test_a_failed_check_is_told_and_counted(monkeypatch, capsys):
     assert "checks failed" in out
 
 
-def test_a_run_ends_with_its_record_and_its_score(tmp_path):
+def test_a_run_ends_with_its_record_and_its_score(tmp_path, capsys):
     plot, weights = tmp_path / "loss.png", tmp_path / "weights.pt"
-    files = "--plot", plot, "--save", weights
-    done = run("--steps", 20, "--seed", 3, "--norm-first", *TINY, *files)
-    assert done.returncode == 0
-    assert not done.stderr
-    *_, settings, model, versions, baseline, score = done.stdout.splitlines()
+    files = ["--plot", str(plot), "--save", str(weights)]
+    given = ["--device", "cpu", "--steps", "20", "--seed", "3", "--norm-first"]
+    assert main([*given, *TINY, *files]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    *_, settings, model, versions, baseline, score = out.splitlines()
     assert "task match" in settings
     assert "seed 3" in settings
     assert "steps 20" in settings
@@ -329,7 +320,7 @@ def test_a_run_ends_with_its_record_and_its_score(tmp_path):
     assert "commit" in versions
     assert baseline.startswith("position-blind baseline 0.")
     assert score.startswith("held-out accuracy 0.")
-    assert done.stdout.count("\nstep") == 10  # plain lines, as this is no terminal
+    assert out.count("\nstep") == 10  # plain lines, as this is no terminal
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert "head.weight" in torch.load(weights, weights_only=True)
 
@@ -346,9 +337,9 @@ def test_ctrl_c_ends_with_what_was_learned_so_far():
     def listen():  # a shell's background jobs, and all they start, ignore Ctrl-C
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    arguments = command("--steps", 2000, *TINY)
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--steps", "2000", *TINY]
     with subprocess.Popen(
-        arguments,
+        command,
         stdout=subprocess.PIPE,
         text=True,
         env=ONE_THREAD,
