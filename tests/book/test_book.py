@@ -1,17 +1,11 @@
 """Promises about the built book and the files around it, checked without a browser."""
 
 import re
-import signal
-import subprocess
-import sys
-import time
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import buttons
-import nbformat
 import pytest
-import yaml
 from axis_role import axis_role
 from bs4 import BeautifulSoup
 from conftest import PAGES, ROOT
@@ -171,72 +165,3 @@ def test_every_direct_dependency_is_pinned():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     assert all(re.match(r"[\w-]+==[\w.]+(\s+#.*)?$", line) for line in wanted), wanted
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")))
-def test_a_workflow_calls_only_targets_that_make_has(path):
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    jobs = yaml.safe_load(path.read_text())["jobs"].values()
-    steps = [step.get("run", "") for job in jobs for step in job["steps"]]
-    called = re.findall(r"^make ([\w-]+)", "\n".join(steps), re.MULTILINE)
-    assert set(called) <= set(targets)
-
-
-def test_an_old_python_is_told_in_one_sentence(tmp_path):
-    python = tmp_path / "python3.9"
-    python.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1 || exit 1\n'
-    )
-    python.chmod(0o755)
-    command = ["make", "-s", "html", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode != 0
-    assert "needs Python 3.11, 3.12 or 3.13;" in result.stderr
-    assert "is Python 3.9.1." in result.stderr
-    assert not (tmp_path / "venv").exists()
-
-
-# Storing outputs
-
-
-def notebook(path, source):
-    cells = [nbformat.v4.new_code_cell(source)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-
-
-def store(path):
-    command = [sys.executable, ROOT / "tools/execute.py", path]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def test_execute_stores_outputs_and_nothing_that_changes_from_run_to_run(tmp_path):
-    path = tmp_path / "a.ipynb"
-    notebook(path, "print(1)\nprint(2)\n3")
-    assert store(path).returncode == 0
-    first = path.read_bytes()
-    assert b'"text/plain": [\n' in first and b"execution" in first
-    assert store(path).returncode == 0
-    assert path.read_bytes() == first
-
-
-def test_a_notebook_that_fails_is_left_as_it_was(tmp_path):
-    path = tmp_path / "a.ipynb"
-    notebook(path, "1 / 0")
-    before = path.read_bytes()
-    result = store(path)
-    assert result.returncode == 1 and "left as it was" in result.stderr
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
-
-
-def test_an_interrupted_notebook_is_left_as_it_was(tmp_path):
-    path, started = tmp_path / "a.ipynb", tmp_path / "started"
-    notebook(path, f"import time\nopen({str(started)!r}, 'w')\ntime.sleep(600)")
-    before = path.read_bytes()
-    command = [sys.executable, ROOT / "tools/execute.py", path]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not started.exists() and running.poll() is None:
-        time.sleep(0.1)
-    running.send_signal(signal.SIGINT)
-    assert "Interrupted: " in running.communicate(timeout=60)[1]
-    assert running.returncode == 1
-    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}

@@ -11,7 +11,7 @@ import tokenize
 import nbformat
 import pytest
 from conftest import CHAPTERS, NUMBERED, ROOT
-from execute import SETUP, put_setup
+from execute import SETUP
 from notebooks import code_cells, prose, texts
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -41,14 +41,6 @@ def test_every_chapter_begins_with_the_same_folded_setup_cell():
     for path in CHAPTERS:
         assert setup_cell(path).source == source, path
         assert {"book-setup", "hide-cell"} <= set(tags(setup_cell(path))), path
-
-
-def test_storing_outputs_renews_the_setup_cell_and_no_other():
-    new_cell = nbformat.v4.new_code_cell
-    setup, other = new_cell("old", metadata={"tags": ["book-setup"]}), new_cell("old")
-    put_setup(nbformat.v4.new_notebook(cells=[setup, other]))
-    assert setup.source == SETUP.read_text(encoding="utf-8").rstrip()
-    assert other.source == "old"
 
 
 @pytest.mark.parametrize("folder", [".", "chapters", "tests", "chapters/_static"])

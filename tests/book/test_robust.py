@@ -2,14 +2,11 @@
 
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import nbformat
 import pytest
 from conftest import ROOT
 from notebooks import code_cells, texts
@@ -41,18 +38,6 @@ def state(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
 
 
-def execute(*paths, **options):
-    command = [sys.executable, ROOT / "tools/execute.py", *paths]
-    options = {"capture_output": True, "text": True} | options
-    return subprocess.run(command, **options)
-
-
-def notebook(path, source):
-    cells = [nbformat.v4.new_code_cell(source)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    return path.read_bytes()
-
-
 def texts_of(path):
     """Return what a notebook's cells print, less the HTML of views."""
     found = [texts(cell) for cell in code_cells(path)]
@@ -82,37 +67,10 @@ def test_notebooks_run_in_any_order_and_from_any_path(clone):
     before = {path: texts_of(path) for path in paths}
     seed = random.randrange(1000)
     random.Random(seed).shuffle(paths)
-    result = execute(*paths)
+    command = [sys.executable, ROOT / "tools/execute.py", *paths]
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, (seed, result.stderr)
     assert {path: texts_of(path) for path in paths} == before, seed
-
-
-# Storing outputs
-
-
-def test_a_full_disk_leaves_the_old_notebook_and_says_so(tmp_path):
-    path = tmp_path / "a.ipynb"
-    before = notebook(path, "print('x' * 400_000)")
-    limit = 200_000  # bytes that a file may have, as if no more were left
-
-    def fill():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    result = execute(path, preexec_fn=fill)
-    assert result.returncode == 1
-    assert "left as it was" in result.stderr and "Traceback" not in result.stderr
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_killed_run_leaves_the_old_notebook(tmp_path):
-    path, started = tmp_path / "a.ipynb", tmp_path / "started"
-    before = notebook(path, f"open({str(started)!r}, 'w')\nimport time; time.sleep(60)")
-    running = subprocess.Popen([sys.executable, ROOT / "tools/execute.py", path])
-    while not started.exists() and running.poll() is None:
-        time.sleep(0.1)
-    running.kill()
-    running.wait()
-    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}
 
 
 # What is missing or too old
