@@ -62,6 +62,13 @@ def program(*names):
     skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
 
 
+def make(*arguments, path=os.environ["PATH"]):
+    """Run make on the installed environment, with programs from `path`."""
+    command = ["make", "--silent", "--old-file=.venv/installed", *arguments]
+    given = {"cwd": ROOT, "capture_output": True, "text": True}
+    return subprocess.run(command, **given, env=os.environ | {"PATH": path})
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """The path of the system's Chromium or Chrome."""

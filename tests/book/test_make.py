@@ -2,22 +2,13 @@
 
 import os
 import re
-import subprocess
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, make
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-
-
-def make(*arguments, path="", **options):
-    """Run make, with a folder of programs before all others."""
-    path = f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]
-    command = ["make", "--silent", "--old-file=.venv/installed", *arguments]
-    options = {"cwd": ROOT, "capture_output": True, "text": True} | options
-    return subprocess.run(command, env=os.environ | {"PATH": path}, **options)
 
 
 def program(path, script):
@@ -50,7 +41,8 @@ def test_jupyterlab_opens_the_root_of_the_book_to_this_machine_alone(
     tmp_path, user, may_be_root
 ):
     program(tmp_path / "id", f"echo {user}")
-    said = make("--dry-run", "lab", path=tmp_path).stdout
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    said = make("--dry-run", "lab", path=path).stdout
     assert "--ServerApp.ip=127.0.0.1" in said
     assert "token" not in said  # so there is one, a new one each time
     assert "jupyterlab chapters" not in said

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,12 +12,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import install_tools
 import pages
 import publish
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from conftest import PAGES, ROOT
+from conftest import PAGES, ROOT, make
 from sphinx.util.inventory import InventoryFile
 
 SCHEMAS = {
@@ -47,7 +49,8 @@ def bash(script, folder, **environment):
 
 def git(folder, *arguments):
     command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    given = {"check": True, "capture_output": True, "text": True}
+    return subprocess.run(command, **given, errors="replace").stdout
 
 
 # Workflows
@@ -85,15 +88,22 @@ def test_the_licence_says_which_is_for_what():
 
 @pytest.fixture
 def push(tmp_path):
-    """A function that publishes pages and returns what is then served."""
+    """A function that publishes pages and returns what is then served.
+
+    With `wheel`, the tools are built and lie beside the pages.
+    """
     remote, html = tmp_path / "remote.git", tmp_path / "work/_build/html"
     subprocess.run(["git", "init", "--quiet", "--bare", remote], check=True)
 
-    def push(pages, tag=None, to=remote):
-        subprocess.run(["rm", "-rf", html], check=True)
+    def push(pages, tag=None, to=remote, wheel=False):
+        shutil.rmtree(html, ignore_errors=True)
+        html.mkdir(parents=True)
         for name, text in pages.items():
             (html / name).parent.mkdir(parents=True, exist_ok=True)
             (html / name).write_text(text)
+        if wheel:
+            made = make("wheel", "--old-file=html", f"SITE={html}")
+            assert made.returncode == 0, made.stderr
         result = bash(
             step("publish.yml", "Publish on the gh-pages branch"),
             html.parent.parent,
@@ -125,6 +135,23 @@ def test_an_edition_never_changes_and_stays_beside_the_newest_book(push):
     served = push({"index.html": "three"}, tag="v1.0")
     assert served["index.html"] == "two" and served["v1.0/index.html"] == "one"
     assert served["v1.0/a/b.html"] == "b"
+
+
+def test_every_edition_has_the_wheel_that_its_page_names(push, monkeypatch):
+    url = "https://github.com/ada/book"
+    monkeypatch.setenv("GITHUB_REF_TYPE", "tag")
+    monkeypatch.setenv("GITHUB_REF_NAME", "v1.0")
+    assert "make wheel" in (ROOT / ".github/workflows/publish.yml").read_text()
+    served = push({"index.html": "one"}, tag="v1.0", wheel=True)
+    from_site, from_git = install_tools.commands(ROOT, url)
+    site, name = from_site.removeprefix("pip install ").rsplit("/", 1)
+    assert site == "https://ada.github.io/book/v1.0"
+    assert f"v1.0/{name}" in served
+    assert from_git == "pip install git+https://github.com/ada/book@v1.0"
+
+
+def test_a_book_that_nobody_publishes_is_installed_from_its_clone():
+    assert install_tools.commands(ROOT, "") == ["pip install ."]
 
 
 def test_an_edition_can_be_the_first_thing_published(push):
