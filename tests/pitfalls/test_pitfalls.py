@@ -18,7 +18,6 @@ from book.pitfalls import (
 )
 from encoder import MultiHeadAttention, TransformerEncoder
 from small import assert_near
-from taken_apart import doctor
 from taken_apart.doctor import CHAPTERS
 
 each_exhibit = pytest.mark.parametrize("name", PITFALLS)
@@ -243,32 +242,3 @@ def test_where_it_was_met_is_a_report_or_says_that_none_is_known():
     )
     for case in PITFALLS.values():
         assert case in reported or any(word in case.where for word in told), case.name
-
-
-# The doctor
-
-
-@pytest.fixture(scope="module")
-def diagnosed():
-    """The kinds that the doctor finds in each exhibit, notes aside."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(doctor, "SECONDS", 1e9)  # a busy machine must not cut it short
-        found = {
-            name: doctor.diagnose(case.build(), *case.inputs(), **case.call)
-            for name, case in PITFALLS.items()
-        }
-    return {n: [f.kind for f in d if f.severity != "note"] for n, d in found.items()}
-
-
-def test_the_doctor_names_most_exhibits_and_takes_none_for_another_kind(diagnosed):
-    first = {name: kinds[0] for name, kinds in diagnosed.items() if kinds}
-    assert len(first) >= 0.85 * len(PITFALLS)
-    assert {name: PITFALLS[name].kind for name in first} == first
-
-
-@pytest.mark.parametrize(
-    "name", ["causal by habit", "heads and width exchanged", "added to the normed"]
-)
-def test_the_doctor_finds_no_fault_in_what_exhibits_are_made_from(name):
-    case = PITFALLS[name]
-    assert not doctor.diagnose(case.right(), *case.inputs()).faults
