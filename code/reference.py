@@ -2,9 +2,9 @@
 
 Nothing here is fast. The order, the names and the shapes are those of `encoder.py`
 (B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary, L layers), and
-masks mean the same: bool, True = blocked. A part takes its `parameters` as the dict
-that `state_dict()` of the same part gives; NumPy arrays and torch's CPU tensors will
-both do, so a whole check fits on a line:
+masks mean the same: bool, True = blocked; `bias` is added to the scores. A part takes
+its `parameters` as the dict that `state_dict()` of the same part gives; NumPy arrays
+and torch's CPU tensors will both do, so a whole check fits on a line:
 
     hidden, maps = reference.encoder(model.state_dict(), token_ids, n_heads=4)
 """
@@ -26,31 +26,37 @@ def sinusoidal_positions(n_positions, d_model):
     return table
 
 
-def attention_by_loops(query, key, value, blocked=None):
+def attention_by_loops(query, key, value, blocked=None, bias=None):
     """One head of attention, one query at a time and one key at a time.
 
-    Shapes: query (Tq, K), key (Tk, K), value (Tk, Kv), blocked (Tq, Tk). Returns the
-    output (Tq, Kv) and the weights (Tq, Tk). A query with no visible key keeps zeros.
+    Shapes: query (Tq, K), key (Tk, K), value (Tk, Kv), blocked and bias (Tq, Tk).
+    Returns the output (Tq, Kv) and the weights (Tq, Tk). A query with no visible key
+    keeps zeros.
     """
     weights = np.zeros((len(query), len(key)))
     output = np.zeros((len(query), value.shape[1]))
     for i in range(len(query)):
         visible = [j for j in range(len(key)) if blocked is None or not blocked[i, j]]
         scores = [query[i] @ key[j] / math.sqrt(key.shape[1]) for j in visible]
+        if bias is not None:
+            scores = [s + bias[i, j] for s, j in zip(scores, visible, strict=True)]
         strengths = [math.exp(score - max(scores)) for score in scores]
-        for j, strength in zip(visible, strengths):
+        for j, strength in zip(visible, strengths, strict=True):
             weights[i, j] = strength / sum(strengths)
             output[i] += weights[i, j] * value[j]
     return output, weights
 
 
-def attention(query, key, value, blocked=None):
+def attention(query, key, value, blocked=None, bias=None):
     """The same for all queries, keys, heads and sequences at once.
 
-    Shapes: query (..., Tq, K), key (..., Tk, K), value (..., Tk, Kv), and `blocked`
-    broadcastable to (..., Tq, Tk). Returns the output (..., Tq, Kv) and the weights.
+    Shapes: query (..., Tq, K), key (..., Tk, K), value (..., Tk, Kv), and `blocked` and
+    `bias` broadcastable to (..., Tq, Tk). Returns the output (..., Tq, Kv) and the
+    weights (..., Tq, Tk).
     """
     scores = query @ np.swapaxes(key, -2, -1) / math.sqrt(query.shape[-1])
+    if bias is not None:
+        scores = scores + np.asarray(bias)
     visible = np.ones_like(scores, dtype=bool)
     if blocked is not None:
         visible &= ~np.asarray(blocked)
@@ -68,18 +74,26 @@ def softmax(scores, visible):
     return strength / np.where(total > 0, total, 1.0)
 
 
-def multi_head_attention(parameters, x, *, n_heads, key_padding_mask=None):
+def multi_head_attention(
+    parameters, x, *, n_heads, key_padding_mask=None, blocked=None, bias=None
+):
     """Give each head its own K columns: (B, T, D) -> (B, T, D), maps (B, H, T, T)."""
     names = "query", "key", "value"
     projected = [linear(part(parameters, name), x) for name in names]
-    columns = [np.split(each, n_heads, axis=-1) for each in projected]  # H of (B, T, K)
-    blocked = None
-    if key_padding_mask is not None:
-        blocked = np.asarray(key_padding_mask)[:, None, :]  # no query sees a padded key
-    heads = [attention(*qkv, blocked) for qkv in zip(*columns)]
-    context = np.concatenate([output for output, _ in heads], axis=-1)
-    maps = np.stack([weights for _, weights in heads], axis=1)
-    return linear(part(parameters, "output"), context), maps
+    query, key, value = (split_heads(each, n_heads) for each in projected)
+
+    hidden = np.zeros(1, dtype=bool) if blocked is None else np.asarray(blocked)
+    if key_padding_mask is not None:  # no query sees a padded key
+        hidden = hidden | np.asarray(key_padding_mask)[:, None, None, :]
+
+    context, maps = attention(query, key, value, hidden, bias)
+    merged = np.concatenate(np.moveaxis(context, 1, 0), axis=-1)  # (B, T, D)
+    return linear(part(parameters, "output"), merged), maps
+
+
+def split_heads(x, n_heads):
+    """Stack H slices of K columns: (B, T, D) -> (B, H, T, K)."""
+    return np.stack(np.split(x, n_heads, axis=-1), axis=1)
 
 
 def relu(x):
@@ -106,17 +120,20 @@ def layer_norm(parameters, x, eps=1e-5):
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
     scaled = centred / np.sqrt(variance + eps)
-    return scaled * parameters["weight"] + parameters["bias"]
+    return scaled * parameters["weight"] + parameters.get("bias", 0.0)
 
 
 def encoder_layer(
-    parameters, x, *, n_heads, norm_first=False, activation=relu, key_padding_mask=None
+    parameters, x, *, norm_first=False, activation=relu, norm_eps=1e-5, **attending
 ):
-    """One layer in either norm order: (B, T, D) -> (B, T, D), maps (B, H, T, T)."""
-    norm1 = partial(layer_norm, part(parameters, "norm1"))
-    norm2 = partial(layer_norm, part(parameters, "norm2"))
-    options = {"n_heads": n_heads, "key_padding_mask": key_padding_mask}
-    attend = partial(multi_head_attention, part(parameters, "attention"), **options)
+    """One layer in either norm order: (B, T, D) -> (B, T, D), maps (B, H, T, T).
+
+    `attending` goes to `multi_head_attention`: n_heads, and where wanted
+    key_padding_mask, blocked and bias.
+    """
+    norm1 = partial(layer_norm, part(parameters, "norm1"), eps=norm_eps)
+    norm2 = partial(layer_norm, part(parameters, "norm2"), eps=norm_eps)
+    attend = partial(multi_head_attention, part(parameters, "attention"), **attending)
     inner = part(parameters, "feed_forward")
     feed = partial(feed_forward, inner, activation=activation)
 
@@ -125,32 +142,38 @@ def encoder_layer(
         mixed, maps = attend(norm1(x))
         x = x + mixed
         return x + feed(norm2(x)), maps
+
     mixed, maps = attend(x)
     x = norm1(x + mixed)
     return norm2(x + feed(x)), maps
 
 
-def encoder(parameters, token_ids, *, norm_first=False, **options):
+def encoder(parameters, token_ids, *, norm_first=False, norm_eps=1e-5, **options):
     """Map token ids (B, T) to vectors (B, T, D) and a list of L maps (B, H, T, T).
 
-    `options` go to `encoder_layer`: n_heads, and where wanted activation and
-    key_padding_mask. The number of layers is read off the names of the parameters.
+    `options` go to `encoder_layer`: n_heads, and where wanted activation,
+    key_padding_mask, blocked and bias. The number of layers is read off the names of
+    the parameters.
     """
-    token_ids, table = np.asarray(token_ids), part(parameters, "embedding")["weight"]
+    token_ids = np.asarray(token_ids)
+    table = part(parameters, "embedding")["weight"]
     n_tokens, d_model = token_ids.shape[1], table.shape[1]
     x = table[token_ids] * math.sqrt(d_model) + sinusoidal_positions(n_tokens, d_model)
+
+    options |= {"norm_first": norm_first, "norm_eps": norm_eps}
     maps = []
     for layer in layers(parameters):
-        x, weights = encoder_layer(layer, x, norm_first=norm_first, **options)
+        x, weights = encoder_layer(layer, x, **options)
         maps.append(weights)
+
     if norm_first:
-        x = layer_norm(part(parameters, "final_norm"), x)
+        x = layer_norm(part(parameters, "final_norm"), x, norm_eps)
     return x, maps
 
 
 def linear(parameters, x):
     """Apply torch's linear map: a row of `weight` makes one output number."""
-    return x @ parameters["weight"].T + parameters["bias"]
+    return x @ parameters["weight"].T + parameters.get("bias", 0.0)
 
 
 def part(parameters, name):
