@@ -42,8 +42,8 @@ sine and cosine swapped
 + angle.cos(), angle.sin()
 
 sines first, cosines after them
-- dim=-1).flatten(1)[:
-+ dim=1).flatten(1)[:
+- pairs.flatten(1)[:
++ pairs.transpose(1, 2).flatten(1)[:
 
 every column with its own angle
 - torch.arange(0, d_model, 2, dtype
@@ -66,15 +66,15 @@ odd widths end in error
 + .flatten(1).view(n_positions, d_model)
 
 positions along the batch axis
-- self.table[: x.shape[1]]
-+ self.table[: x.shape[0], None]
+- return x + self.table[:n_tokens]
++ return x + self.table[: x.shape[0], None]
 
 one position for all
-- self.table[: x.shape[1]]
-+ self.table[x.shape[1] - 1]
+- return x + self.table[:n_tokens]
++ return x + self.table[n_tokens - 1]
 
 positions not added
-- return x + self.table[: x.shape[1]]
+- return x + self.table[:n_tokens]
 + return x
 
 positions added twice
@@ -82,8 +82,8 @@ positions added twice
 + return x + 2 * self.table
 
 positions in place of tokens
-- return x + self.table[: x.shape[1]]
-+ return 0 * x + self.table[: x.shape[1]]
+- return x + self.table[:n_tokens]
++ return 0 * x + self.table[:n_tokens]
 
 table left behind by moves
 - self.register_buffer("table", table, persistent=False)
@@ -94,17 +94,36 @@ table saved in the state dict
 + persistent=True
 
 table cast and not recomputed
-- self.table = sinusoidal_positions(*self.table.shape).to(self.table)
+- if x.dtype == torch.float64:
++ if False:
+
+float64 positions for one token too few
+- sinusoidal_positions(n_tokens, d_model).to(x.device)
++ sinusoidal_positions(n_tokens, d_model).to(x.device).roll(1, 0)
+
+table not computed anew for weights that are loaded
+- encoder.positions.fill(like=encoder.embedding.weight)
++ pass
+
+table filled without the dtype of the weights
+- sinusoidal_positions(*self.table.shape).to(like)
++ sinusoidal_positions(*self.table.shape).to(like.device).float()
+
+table filled where it was and not where the weights are
+- sinusoidal_positions(*self.table.shape).to(like)
++ sinusoidal_positions(*self.table.shape).to(self.table.device, like.dtype)
+
+loading looks for positions where there are none
+- if isinstance(encoder.positions, SinusoidalPositions):
++ if True:
+
+loading leaves the table alone
+- self.register_load_state_dict_post_hook(fill_positions)
 + pass
 
 table always float32
 - .to(torch.get_default_dtype())
 + .float()
-
-moves return nothing
-- self.table = sinusoidal_positions(*self.table.shape).to(self.table)
--         return self
-+ self.table = sinusoidal_positions(*self.table.shape).to(self.table)
 
 # Attention
 
@@ -150,6 +169,30 @@ sigmoid in place of softmax
 no softmax
 - weights = scores.softmax(dim=-1)
 + weights = scores
+
+bias ignored
+- scores = scores + bias
++ pass
+
+bias subtracted
+- scores = scores + bias
++ scores = scores - bias
+
+bias scaled like the scores
+- scores = scores + bias
++ scores = scores + bias / math.sqrt(query.shape[-1])
+
+bias in its own dtype
+- bias = bias.to(scores.dtype)
++ pass
+
+bias of -inf blocks nothing
+- blocked = either(blocked, bias == -math.inf)
++ pass
+
+bias of -inf in place of what is blocked
+- blocked = either(blocked, bias == -math.inf)
++ blocked = bias == -math.inf
 
 mask after softmax
 - scores = scores.masked_fill(blocked, torch.finfo(scores.dtype).min)
@@ -223,7 +266,8 @@ no heads not checked
 + if d_model % n_heads:
 
 key map shared with query
-- self.query, self.key = linear(d_model, d_model), linear(d_model, d_model)
+- self.query = linear(d_model, d_model)
+-         self.key = linear(d_model, d_model)
 + self.query = self.key = linear(d_model, d_model)
 
 keys from the query map
@@ -239,8 +283,8 @@ values not projected
 + self.split_heads(x)
 
 output map missing
-- return self.output(context.transpose(1, 2).flatten(2)), weights
-+ return context.transpose(1, 2).flatten(2), weights
+- return self.output(context), weights
++ return context, weights
 
 transpose missing in the merge
 - context.transpose(1, 2).flatten(2)
@@ -251,16 +295,16 @@ heads interleaved in the merge
 + context.permute(0, 2, 3, 1).flatten(2)
 
 heads interleaved in the split
-- x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-+ x.unflatten(-1, (-1, self.n_heads)).movedim(-1, 1)
+- heads = x.unflatten(-1, (self.n_heads, -1))
++ heads = x.unflatten(-1, (-1, self.n_heads)).transpose(-2, -1)
 
 heads cut across tokens
-- x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-+ x.reshape(x.shape[0], self.n_heads, x.shape[1], -1)
+- return heads.transpose(1, 2)
++ return x.reshape(x.shape[0], self.n_heads, x.shape[1], -1)
 
 heads left behind tokens
-- x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-+ x.unflatten(-1, (self.n_heads, -1))
+- return heads.transpose(1, 2)
++ return heads
 
 padding blocks queries
 - key_padding_mask[:, None, None]
@@ -271,8 +315,34 @@ padding blocks queries and keys
 + key_padding_mask[:, None, None] | key_padding_mask[:, None, :, None]
 
 padding ignored
-- blocked = None if key_padding_mask is None else key_padding_mask[:, None, None]
-+ blocked = None
+- if key_padding_mask is not None:
++ if False:
+
+padding in place of what is blocked
+- blocked = either(blocked, padded)
++ blocked = padded
+
+padding only where nothing is blocked
+- blocked = either(blocked, padded)
++ blocked = padded if blocked is None else blocked
+
+blocked only where both masks say so
+- return mask | other
++ return mask & other
+
+one mask alone is none
+- return other if mask is None else mask
++ return None
+
+blocked and bias not checked
+-         check_attention(query, key, value, blocked, bias)
++         pass
+
+attention without its bias
+- extra = given(bias=bias)
+-         context
++ extra = {}
++         context
 
 hidden state not checked
 - check_hidden(x, self.d_model)
@@ -291,28 +361,58 @@ dropout in evaluation only
 + 0.0 if self.training else self.dropout
 
 dropout only beside weights
-- if need_weights or dropout:
-+ if need_weights:
+- if need_weights or dropout or exported:
++ if need_weights or exported:
 
 fused form never used
-- if need_weights or dropout:
+- if need_weights or dropout or exported:
 + if True:
 
 weights returned unasked
-- return context, weights if need_weights else None
-+ return context, weights
+- return output, weights if need_weights else None
++ return output, weights
 
 fused form with the mask inverted
 - else ~blocked
 + else blocked
 
 fused form without a mask
-- (query, key, value, visible), None
-+ (query, key, value), None
+- (query, key, value, mask), None
++ (query, key, value, None), None
 
 fused form causal
-- (query, key, value, visible), None
-+ (query, key, value, is_causal=visible is None), None
+- (query, key, value, mask), None
++ (query, key, value, mask, is_causal=mask is None), None
+
+explicit form without the bias
+- extra = given(bias=bias)
+-             output
++ extra = {}
++             output
+
+fused form without the bias
+- mask = bias.to(query.dtype)
++ mask = torch.zeros_like(bias).to(query.dtype)
+
+fused form with a bias in its own dtype
+- mask = bias.to(query.dtype)
++ mask = bias
+
+fused form with the bias in place of what is blocked
+- mask = mask.masked_fill(blocked, -math.inf)
++ pass
+
+fused form with what is blocked added to the bias
+- mask = mask.masked_fill(blocked, -math.inf)
++ mask = mask - 10.0 * blocked
+
+fused form with the bias of what is seen removed
+- mask = mask.masked_fill(blocked, -math.inf)
++ mask = mask.masked_fill(~blocked, -math.inf)
+
+fused form with a mask of any rank
+- mask = torch.atleast_2d(mask)
++ pass
 
 fused form with query and key swapped
 - scaled_dot_product_attention(query, key,
@@ -321,24 +421,24 @@ fused form with query and key swapped
 # Feed-forward
 
 activation missing
-- self.dropout(self.activation(self.up(x)))
-+ self.dropout(self.up(x))
+- inner = self.activation(self.up(x))
++ inner = self.up(x)
 
 activation behind the second map
-- self.down(self.dropout(self.activation(self.up(x))))
-+ self.activation(self.down(self.dropout(self.up(x))))
+- return self.down(self.dropout(inner))
++ return self.activation(self.down(self.dropout(self.up(x))))
 
 activation always relu
-- nn.Dropout(dropout), activation
-+ nn.Dropout(dropout), relu
+- self.activation = activation
++ self.activation = relu
 
 feed-forward dropout missing
-- self.down(self.dropout(self.activation(self.up(x))))
-+ self.down(self.activation(self.up(x)))
+- return self.down(self.dropout(inner))
++ return self.down(inner)
 
 feed-forward dropout behind both maps
-- self.down(self.dropout(self.activation(self.up(x))))
-+ self.dropout(self.down(self.activation(self.up(x))))
+- return self.down(self.dropout(inner))
++ return self.dropout(self.down(inner))
 
 # Layer
 
@@ -359,17 +459,16 @@ layer ignores its activation
 + FeedForward(d_model, d_ff, dropout)
 
 one norm for both places
-- self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-+ self.norm1 = self.norm2 = nn.LayerNorm(d_model)
+- self.norm2 = nn.LayerNorm(d_model, eps=norm_eps)
++ self.norm2 = self.norm1
 
 norm with another eps
-- self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-+ self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model, eps=1e-6)
+- self.norm2 = nn.LayerNorm(d_model, eps=norm_eps)
++ self.norm2 = nn.LayerNorm(d_model, eps=1e-6)
 
 norm without scale and shift
-- self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-+ self.norm1 = nn.LayerNorm(d_model)
-+         self.norm2 = nn.LayerNorm(d_model, elementwise_affine=False)
+- self.norm2 = nn.LayerNorm(d_model, eps=norm_eps)
++ self.norm2 = nn.LayerNorm(d_model, eps=norm_eps, elementwise_affine=False)
 
 norm over the batch and not the token
 - inside = self.norm1(x) if
@@ -380,8 +479,8 @@ norm over all tokens together
 + x = nn.functional.layer_norm(x, x.shape[1:]) * self.norm1.weight + self.norm1.bias
 
 norm orders swapped
-- nn.Dropout(dropout), norm_first
-+ nn.Dropout(dropout), not norm_first
+- self.norm_first = norm_first
++ self.norm_first = not norm_first
 
 Pre-LN attention without its norm
 - inside = self.norm1(x) if self.norm_first else x
@@ -392,12 +491,28 @@ Post-LN with a norm before, too
 + inside = self.norm1(x)
 
 layer forgets the padding
-- self.attention(inside, key_padding_mask, need_weights)
-+ self.attention(inside, None, need_weights)
+- self.attention(inside, key_padding_mask, need_weights, **extra)
++ self.attention(inside, None, need_weights, **extra)
 
 layer never asks for weights
-- self.attention(inside, key_padding_mask, need_weights)
-+ self.attention(inside, key_padding_mask, False)
+- self.attention(inside, key_padding_mask, need_weights, **extra)
++ self.attention(inside, key_padding_mask, False, **extra)
+
+layer forgets what is blocked
+- extra = given(blocked=blocked, bias=bias)
+-         inside
++ extra = given(bias=bias)
++         inside
+
+layer forgets the bias
+- extra = given(blocked=blocked, bias=bias)
+-         inside
++ extra = given(blocked=blocked)
++         inside
+
+masks that are None are passed on
+- if value is not None}
++ }
 
 attention residual missing
 - x = x + self.dropout(mixed)
@@ -470,61 +585,91 @@ Post-LN feed-forward branch without dropout
 # From torch
 
 a layer without biases is half taken over
-- if packed.in_proj_bias is None:
-+ if False:
+- layer.bias = None if bias is None else copy_rows(bias, rows)
++ layer.bias = nn.Parameter(weight.new_zeros(n_out))
 
 dropout not taken over
-- cls(*sizes, layer.dropout.p,
-+ cls(*sizes, 0.1,
+-             dropout=theirs.dropout.p,
 
 norm order not taken over
-- order, activation = layer.norm_first, deepcopy(layer.activation)
-+ order, activation = False, deepcopy(layer.activation)
+-             norm_first=theirs.norm_first,
 
 activation not taken over
-- layer.dropout.p, order, activation)
-+ layer.dropout.p, order)
+-             activation=deepcopy(theirs.activation),
 
 dtype not taken over
-- ours.to(packed.in_proj_weight).train(layer.training)
-+ ours.train(layer.training)
+- copy = parameter.detach()[rows].clone()
++ copy = parameter.detach()[rows].clone().to(torch.get_default_dtype())
 
 training mode not taken over
-- ours.to(packed.in_proj_weight).train(layer.training)
-+ ours.to(packed.in_proj_weight)
+- return ours.train(theirs.training)
++ return ours
 
 eps not taken over
-- ours.norm1, ours.norm2 = deepcopy(layer.norm1), deepcopy(layer.norm2)
-+ ours.norm1.load_state_dict(layer.norm1.state_dict())
-+         ours.norm2.load_state_dict(layer.norm2.state_dict())
+- ours.norm2 = deepcopy(theirs.norm2)
++ ours.norm2.load_state_dict(theirs.norm2.state_dict())
 
 norms taken over in the wrong order
-- ours.norm1, ours.norm2 = deepcopy
-+ ours.norm2, ours.norm1 = deepcopy
+- ours.norm1 = deepcopy(theirs.norm1)
+-         ours.norm2 = deepcopy(theirs.norm2)
++ ours.norm2 = deepcopy(theirs.norm1)
++         ours.norm1 = deepcopy(theirs.norm2)
 
 norms shared with torch's layer
-- ours.norm1, ours.norm2 = deepcopy(layer.norm1), deepcopy(layer.norm2)
-+ ours.norm1, ours.norm2 = layer.norm1, layer.norm2
+- ours.norm1 = deepcopy(theirs.norm1)
++ ours.norm1 = theirs.norm1
 
 first map shared with torch's layer
-- deepcopy(layer.linear1)
-+ layer.linear1
+- deepcopy(theirs.linear1)
++ theirs.linear1
 
 second map not taken over
-- ours.feed_forward.down = deepcopy(layer.linear2)
+- ours.feed_forward.down = deepcopy(theirs.linear2)
 + pass
 
 output map not taken over
-- ours.attention.output.load_state_dict(packed.out_proj.state_dict())
+- ours.output = copy_linear(output.weight, output.bias, slice(d_model))
 + pass
 
 packed maps in the wrong order
-- maps = ours.attention.query, ours.attention.key, ours.attention.value
-+ maps = ours.attention.key, ours.attention.query, ours.attention.value
+- enumerate(("query", "key", "value"))
++ enumerate(("key", "query", "value"))
 
 packed maps cut along the wrong axis
-- packed.in_proj_weight.chunk(3)
-+ packed.in_proj_weight.t().chunk(3, 1)
+- layer.weight = weight
++ layer.weight = nn.Parameter(weight.data.T)
+
+maps copied with all three in one storage
+- parameter.detach()[rows].clone()
++ parameter.detach()[rows]
+
+what is frozen learns
+- nn.Parameter(copy, requires_grad=parameter.requires_grad)
++ nn.Parameter(copy)
+
+tokens first let through
+- if not layer.self_attn.batch_first:
++ if False:
+
+a stack taken for a layer
+- if not isinstance(layer, nn.TransformerEncoderLayer):
++ if False:
+
+a stack's norm not taken over
+- nn.Identity() if theirs.norm is None else deepcopy(theirs.norm)
++ nn.Identity()
+
+a stack's norm shared
+- else deepcopy(theirs.norm)
++ else theirs.norm
+
+a stack trains whatever its mode
+- layers.training = theirs.training
++ pass
+
+a stack's layers all in its own mode
+- layers.training = theirs.training
++ layers.train(theirs.training)
 
 # The whole encoder
 
@@ -557,7 +702,7 @@ embedding scaled twice
 + * d_model
 
 positions scaled, too
-- x = self.embedding(token_ids) * math.sqrt(d_model)
+- x = self.embedding(token_ids) * math.sqrt(d_model)  # (B, T, D)
 -         return self.dropout(self.positions(x))
 + return self.dropout(self.positions(self.embedding(token_ids)) * math.sqrt(d_model))
 
@@ -570,44 +715,69 @@ dropout before positions
 + self.positions(self.dropout(x))
 
 one layer shared by all
-- nn.ModuleList(EncoderLayer(*options) for _ in range(n_layers))
-+ nn.ModuleList([EncoderLayer(*options)] * n_layers)
+- for _ in range(n_layers)
+-         )
++ for _ in range(1)
++         )
++         self.layers = nn.ModuleList([*self.layers] * n_layers)
 
 layers start as copies
-- nn.ModuleList(EncoderLayer(*options) for _ in range(n_layers))
-+ nn.ModuleList(deepcopy(first) for first in [EncoderLayer(*options)] * n_layers)
+- for _ in range(n_layers)
+-         )
++ for _ in range(1)
++         )
++         self.layers = nn.ModuleList(deepcopy(self.layers[0]) for _ in range(n_layers))
 
 a layer too few
-- for _ in range(n_layers))
-+ for _ in range(n_layers - 1))
+- for _ in range(n_layers)
++ for _ in range(n_layers - 1)
 
 layers in a plain list
-- nn.ModuleList(EncoderLayer(*options) for _ in range(n_layers))
-+ [EncoderLayer(*options) for _ in range(n_layers)]
+- self.layers = nn.ModuleList(
++ self.layers = list(
 
 layers in reverse
 - for layer in self.layers:
 + for layer in reversed(self.layers):
 
 final norm missing
-- nn.LayerNorm(d_model) if norm_first else nn.Identity()
+- final_norm if norm_first else nn.Identity()
 + nn.Identity()
 
 final norm for Post-LN, too
-- nn.LayerNorm(d_model) if norm_first else nn.Identity()
-+ nn.LayerNorm(d_model)
+- final_norm if norm_first else nn.Identity()
++ final_norm
 
 final norm for Post-LN only
-- nn.LayerNorm(d_model) if norm_first else
-+ nn.LayerNorm(d_model) if not norm_first else
+- final_norm if norm_first else
++ final_norm if not norm_first else
 
 final norm made and not used
 - self.final_norm(x), maps
 + x, maps
 
 padding forgotten by the stack
-- layer(x, key_padding_mask, need_weights)
-+ layer(x, None, need_weights)
+- layer(x, key_padding_mask, need_weights, **extra)
++ layer(x, None, need_weights, **extra)
+
+what is blocked forgotten by the stack
+- extra = given(blocked=blocked, bias=bias)
+-         x = self.embed
++ extra = given(bias=bias)
++         x = self.embed
+
+bias forgotten by the stack
+- extra = given(blocked=blocked, bias=bias)
+-         x = self.embed
++ extra = given(blocked=blocked)
++         x = self.embed
+
+eps of the final norm not taken over
+- final_norm = nn.LayerNorm(d_model, eps=norm_eps)
++ final_norm = nn.LayerNorm(d_model)
+
+eps forgotten by the stack
+-                 norm_eps=norm_eps,
 
 padding in the first layer only
 - maps.append(weights)
@@ -672,24 +842,36 @@ ids of any dtype
 + if False:
 
 ids read on meta
-- if not ids.is_meta and ids.numel():
-+ if ids.numel():
+- if tensor.is_meta or torch.compiler.is_compiling():
++ if torch.compiler.is_compiling():
+
+ids read in a graph
+- if tensor.is_meta or torch.compiler.is_compiling():
++ if tensor.is_meta:
+
+ids read inside vmap
+- return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
++ return True
+
+ids never read
+- if tensor.is_meta or torch.compiler.is_compiling():
++ if True:
 
 no ids in an empty batch
-- if not ids.is_meta and ids.numel():
-+ if not ids.is_meta:
+- ids.clamp(0, vocab_size - 1)
++ ids.clamp(ids.min(), vocab_size - 1)
 
 id too high by one let through
-- high >= vocab_size
-+ high > vocab_size
+- ids.clamp(0, vocab_size - 1)
++ ids.clamp(0, vocab_size)
 
 ids below 0 let through
-- if low < 0 or high
-+ if high
+- ids.clamp(0, vocab_size - 1)
++ ids.clamp(max=vocab_size - 1)
 
 id 0 refused
-- if low < 0 or
-+ if low < 1 or
+- ids.clamp(0, vocab_size - 1)
++ ids.clamp(1, vocab_size - 1)
 
 hidden state of any width
 - x.dim() != 3 or x.shape[-1] != d_model
@@ -728,16 +910,28 @@ blocked of any dtype
 + if False:
 
 blocked read from the wrong end
-- zip(given[::-1], scores[::-1])
-+ zip(given, scores)
+- zip(reversed(shape), reversed(scores), strict=False)
++ zip(shape, scores, strict=False)
 
 blocked may not broadcast
-- b not in (1, n)
-+ b != n
+- size not in (1, n)
++ size != n
 
 blocked of any rank
-- len(given) > len(scores) or any
+- len(shape) > len(scores) or any
 + any
+
+bias of any dtype
+- if not bias.is_floating_point():
++ if False:
+
+bias of any shape
+- check_broadcast("bias", bias.shape, scores)
++ pass
+
+blocked of any shape
+- check_broadcast("blocked", blocked.shape, scores)
++ pass
 """)
 
 EQUIVALENT = parse("""

@@ -61,7 +61,7 @@ def test_attention_by_hand():
 
 
 @pytest.mark.parametrize(
-    "norm_first, expected",
+    ("norm_first", "expected"),
     # Queries and keys are 0, so each token sees the mean of what it may see: token 0
     # alone, since token 1 is padding. Value and output maps are the identity. The
     # feed-forward gives (0, 3 relu(first number)). With two numbers a LayerNorm is
@@ -190,7 +190,9 @@ def test_stack_of_layers_equals_torchs_stack(norm_first):
 @MASKS
 @ACTIVATIONS
 @ORDERS
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("float64", 1e-12)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-12)]
+)
 def test_model_equals_the_numpy_reference(
     dtype, tolerance, norm_first, activation, mask
 ):
@@ -241,48 +243,19 @@ def test_fused_form_runs_where_nothing_needs_the_weights(
     assert spy.call_count == (0 if explicit else 1)
 
 
-@ACTIVATIONS
-@ORDERS
-def test_from_torch_takes_over_every_weight(norm_first, activation):
-    ours = build_layer(norm_first=norm_first, activation=activation)
-    theirs = torch_layer(ours, activation)
-    copy, x = encoder.EncoderLayer.from_torch(theirs), torch.randn(B, T, D)
-    for name, tensor in ours.state_dict().items():
-        assert torch.equal(copy.state_dict()[name], tensor), name
-    assert_near(copy(x, ragged())[0], theirs(x, src_key_padding_mask=ragged()))
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_from_torch_takes_over_every_setting(training):
-    theirs = nn.TransformerEncoderLayer(
-        D, H, F, 0.3, functional.gelu, 0.01, norm_first=True, dtype=torch.float64
-    )
-    ours = encoder.EncoderLayer.from_torch(theirs.train(training))
-    assert ours.norm_first
-    assert ours.feed_forward.activation is functional.gelu
-    assert ours.norm1.eps == ours.norm2.eps == 0.01
-    assert ours.attention.n_heads == H
-    dropouts = ours.dropout.p, ours.feed_forward.dropout.p, ours.attention.dropout
-    assert dropouts == (0.3, 0.3, 0.3)
-    assert {each.dtype for each in ours.parameters()} == {torch.float64}
-    assert {part.training for part in ours.modules()} == {training}
-
-
-def test_from_torch_copies_and_never_shares():
-    theirs = nn.TransformerEncoderLayer(D, H, F)
-    ours = encoder.EncoderLayer.from_torch(theirs)
-    storages = {each.untyped_storage().data_ptr() for each in theirs.parameters()}
-    for name, parameter in ours.named_parameters():
-        assert parameter.untyped_storage().data_ptr() not in storages, name
-        assert parameter.requires_grad, name
-
-
-def test_from_torch_refuses_a_layer_without_biases():
-    with pytest.raises(ValueError, match="biases.*bias=False"):
-        encoder.EncoderLayer.from_torch(nn.TransformerEncoderLayer(D, H, F, bias=False))
-
-
 def test_every_token_id_has_its_own_row():
     model = build(encoder.TransformerEncoder, **MODEL | {"n_layers": 0})
     rows = model(torch.arange(V)[:, None])[0][:, 0]
     assert rows.unique(dim=0).shape == (V, D)
+
+
+@ORDERS
+def test_norm_eps_reaches_every_norm(norm_first):
+    options = {"norm_first": norm_first, "norm_eps": 0.3}
+    model = build(encoder.TransformerEncoder, **MODEL, **options).double()
+    norms = [each for each in model.modules() if isinstance(each, nn.LayerNorm)]
+    assert [each.eps for each in norms] == [0.3] * (2 * L + norm_first)
+    ids = random_ids()
+    expected, _ = reference.encoder(model.state_dict(), ids, n_heads=H, **options)
+    assert_near(model(ids)[0], expected, 1e-12)
+    assert encoder.EncoderLayer(**LAYER, norm_eps=0.2).norm2.eps == 0.2

@@ -21,8 +21,8 @@ def model(ids, padding=None):
     return encoder.TransformerEncoder(**MODEL)(ids, padding)
 
 
-def part(x, padding=None):
-    return encoder.MultiHeadAttention(D, H)(x, padding)
+def part(x, padding=None, **masks):
+    return encoder.MultiHeadAttention(D, H)(x, padding, **masks)
 
 
 def no_padding(*shape, dtype=torch.bool):
@@ -135,6 +135,43 @@ REFUSED = {
         TypeError,
         ["blocked", "bool", "torch.float32"],
     ),
+    "bias that cannot broadcast": (
+        lambda: encoder.attention(*torch.zeros(3, T, K), bias=torch.zeros(T, T - 1)),
+        ValueError,
+        ["bias must broadcast", "(11, 11)", "got (11, 10)"],
+    ),
+    "bias of bools": (
+        lambda: encoder.attention(*torch.zeros(3, T, K), bias=no_padding(T, T)),
+        TypeError,
+        ["bias", "floating-point", "torch.bool"],
+    ),
+    "blocked of the wrong shape, in the fused form": (
+        lambda: part(torch.zeros(B, T, D), blocked=no_padding(B, T)),
+        ValueError,
+        ["blocked", "(5, 2, 11, 11)", "got (5, 11)"],
+    ),
+    "blocked in float, beside padding": (
+        lambda: part(torch.zeros(B, T, D), no_padding(B, T), blocked=torch.zeros(T, T)),
+        TypeError,
+        ["blocked", "bool", "torch.float32"],
+    ),
+    "bias of the wrong shape, in the fused form": (
+        lambda: part(torch.zeros(B, T, D), bias=torch.zeros(1, B, H, T, T)),
+        ValueError,
+        ["bias", "(5, 2, 11, 11)", "got (1, 5, 2, 11, 11)"],
+    ),
+    "bias of integers, in the fused form": (
+        lambda: part(torch.zeros(B, T, D), bias=torch.zeros(T, T).long()),
+        TypeError,
+        ["bias", "floating-point", "torch.int64"],
+    ),
+    "blocked given to the whole encoder": (
+        lambda: encoder.TransformerEncoder(**MODEL)(
+            random_ids(), blocked=no_padding(3)
+        ),
+        ValueError,
+        ["blocked", "(5, 2, 11, 11)", "got (3,)"],
+    ),
     "heads that do not divide the width": (
         lambda: encoder.MultiHeadAttention(D, 4),
         ValueError,
@@ -161,7 +198,7 @@ def test_bad_input_is_refused_in_a_sentence(name):
     assert [word for word in words if word not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize("rows, tokens", [(0, T), (B, 0), (B, 1), (B, 19)])
+@pytest.mark.parametrize(("rows", "tokens"), [(0, T), (B, 0), (B, 1), (B, 19)])
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_empty_and_shortest_and_longest_batches_work(need_weights, rows, tokens):
     encode = build(encoder.TransformerEncoder, **MODEL)
@@ -217,7 +254,8 @@ def test_any_size_and_any_mask_stay_finite_in_any_dtype(dtype, drawn):
     encode, _, ids, padding = drawn
     hidden, maps = encode.to(dtype)(ids, padding, need_weights=True)
     for each in (hidden, encode(ids, padding)[0], *maps):
-        assert each.dtype == dtype and each.isfinite().all()
+        assert each.dtype == dtype
+        assert each.isfinite().all()
     for weights in maps:
         seen = (~padding).any(dim=1).double()[:, None, None].expand(weights.shape[:3])
         assert_near(weights.double().sum(dim=-1), seen, 4 * torch.finfo(dtype).eps)

@@ -233,5 +233,6 @@ def test_a_call_changes_none_of_its_inputs(need_weights):
     model, ids, padding = build_model(), random_ids(), ragged()
     copies = ids.clone(), padding.clone()
     first, second = (model(ids, padding, need_weights)[0] for _ in range(2))
-    assert torch.equal(ids, copies[0]) and torch.equal(padding, copies[1])
+    assert torch.equal(ids, copies[0])
+    assert torch.equal(padding, copies[1])
     assert torch.equal(first, second)

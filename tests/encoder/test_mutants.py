@@ -1,18 +1,19 @@
 """The encoder's tests notice every fault on the list in `mutants.py`.
 
 The tests of the suites below are called on each mutant, in this process, until one
-fails. `pytest tests/test_mutants.py -s` prints which test that was.
+fails. `pytest tests/encoder/test_mutants.py -s` prints which test that was.
 """
 
-import itertools
+import functools
 import sys
 import types
-from collections import ChainMap
 from pathlib import Path
 
 import encoder
 import pytest
+import test_encoder_bias
 import test_encoder_equations
+import test_encoder_from_torch
 import test_encoder_input
 import test_encoder_masks
 import test_encoder_state
@@ -24,24 +25,12 @@ SOURCE = Path(encoder.__file__).read_text(encoding="utf-8")
 SUITES = (  # the quickest and strictest first
     test_encoder_equations,
     test_encoder_training,
+    test_encoder_from_torch,
     test_encoder_input,
-    test_encoder_state,
     test_encoder_masks,
+    test_encoder_bias,
+    test_encoder_state,
 )
-
-
-def calls(test):
-    """Yield the keyword arguments of each call that pytest makes of a test."""
-    marks = [mark.args for mark in getattr(test, "pytestmark", [])]
-    choices = [[named(names, value) for value in values] for names, values in marks]
-    for choice in itertools.product(*choices):
-        yield dict(ChainMap(*choice))
-
-
-def named(names, value):
-    """Give one row of `parametrize(names, rows)` its names."""
-    names = names.split(", ")
-    return dict(zip(names, value if len(names) > 1 else [value], strict=True))
 
 
 def load(source):
@@ -57,12 +46,30 @@ def mutated(mutant):
     return SOURCE.replace(mutant.before, mutant.after)
 
 
+class Collected:
+    """A plugin that keeps what pytest finds."""
+
+    def pytest_collection_modifyitems(self, items):
+        self.items = items
+
+
+@functools.cache
 def every_call():
-    """Yield each test of the suites with each of its arguments, as pytest does."""
-    for suite in SUITES:
-        for name, test in list(vars(suite).items()):
-            if name.startswith("test_"):
-                yield from ((test, arguments) for arguments in calls(test))
+    """Return each test of the suites with each of its arguments, as pytest finds them.
+
+    A test that wants a fixture could not be called here, so there is to be none.
+    """
+    found = Collected()
+    files = [suite.__file__ for suite in SUITES]
+    quiet = ["--collect-only", "-qq", "-p", "no:cacheprovider"]
+    assert pytest.main([*quiet, *files], plugins=[found]) == pytest.ExitCode.OK
+    calls = []
+    for item in found.items:
+        arguments = item.callspec.params if hasattr(item, "callspec") else {}
+        fixtures = set(item.fixturenames) - set(arguments)
+        assert not fixtures, f"{item.nodeid} wants {fixtures}"
+        calls.append((item.obj, arguments))
+    return calls
 
 
 def killer(source, monkeypatch):
@@ -87,6 +94,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def test_every_suite_is_called_with_this_file_s_encoder():
+    names = {test.__module__ for test, _ in every_call()}
+    assert names == {suite.__name__ for suite in SUITES}
+    for test, _ in every_call():
+        assert getattr(sys.modules[test.__module__], test.__name__) is test
 
 
 def test_the_encoder_itself_passes_every_test(monkeypatch):
