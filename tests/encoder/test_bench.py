@@ -53,7 +53,7 @@ def test_a_quotient_is_taken_inside_each_round():
 
 
 @pytest.mark.parametrize(
-    "median, target, met",
+    ("median", "target", "met"),
     [(0.5, 0.6, "pass"), (0.63, 0.6, "within noise"), (0.7, 0.6, "miss")],
 )
 def test_a_miss_is_called_a_miss_and_noise_is_called_noise(median, target, met):

@@ -9,7 +9,7 @@ from packed import PackedEncoder, run_layers
 from torch.testing import assert_close
 
 VOCAB, TOKENS = 37, 11
-SIZES = dict(d_model=14, n_heads=2, d_ff=23, n_layers=3, max_length=19)
+SIZES = {"d_model": 14, "n_heads": 2, "d_ff": 23, "n_layers": 3, "max_length": 19}
 ORDERS = pytest.mark.parametrize("norm_first", [False, True])
 masks = st.lists(
     st.lists(st.booleans(), min_size=TOKENS, max_size=TOKENS), min_size=1, max_size=7
@@ -19,7 +19,7 @@ masks = st.lists(
 def make_encoder(norm_first=False, dropout=0.0, **options):
     """An encoder whose biases are not zero, as they are after some training."""
     torch.manual_seed(3)
-    options = SIZES | dict(norm_first=norm_first, dropout=dropout) | options
+    options = SIZES | {"norm_first": norm_first, "dropout": dropout} | options
     encoder = TransformerEncoder(VOCAB, **options)
     for name, parameter in encoder.named_parameters():
         if name.endswith("bias"):
@@ -75,7 +75,8 @@ def test_gradients_are_those_of_the_encoder(norm_first, mask):
 def test_empty_sequences_and_empty_batches_have_gradients_too(lengths):
     encoder, mask = make_encoder(norm_first=True), from_lengths(*lengths)
     hidden, _ = PackedEncoder(encoder)(make_ids(len(mask)), mask)
-    assert hidden.isfinite().all() and (hidden[mask] == 0).all()
+    assert hidden.isfinite().all()
+    assert (hidden[mask] == 0).all()
     hidden.sum().backward()
     assert all(p.grad.isfinite().all() for p in encoder.parameters())
 
@@ -89,6 +90,58 @@ def test_float32_differs_by_rounding_alone(norm_first, lengths):
     assert difference(hidden[~mask], expected[~mask]) < 1e-6
     pair = (gradients(encoder, h, mask) for h in (hidden, expected))
     assert difference(*pair) < 1e-5
+
+
+PAIRS = {
+    "causal": lambda batch: {"blocked": torch.ones(TOKENS, TOKENS).triu(1).bool()},
+    "a bias a head": lambda batch: {"bias": torch.randn(2, TOKENS, TOKENS).double()},
+    "a mask a sequence": lambda batch: {
+        "blocked": torch.rand(batch, 1, 1, TOKENS) < 0.5
+    },
+    "both, of all axes": lambda batch: {
+        "blocked": torch.rand(batch, 2, TOKENS, TOKENS) < 0.5,
+        "bias": torch.randn(batch, 2, TOKENS, TOKENS).double(),
+    },
+    "one row and one column": lambda batch: {
+        "blocked": torch.rand(TOKENS) < 0.5,
+        "bias": torch.randn(TOKENS, 1).double(),
+    },
+}
+
+
+@ORDERS
+@pytest.mark.parametrize("name", PAIRS)
+@given(mask=masks)
+@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+def test_blocked_and_bias_are_cut_to_the_real_rows(name, norm_first, mask):
+    encoder, ids = make_encoder(norm_first).double(), make_ids(len(mask))
+    pairs = PAIRS[name](len(mask))
+    expected, _ = encoder(ids, mask, **pairs)
+    hidden, _ = PackedEncoder(encoder)(ids, mask, **pairs)
+    assert_close(hidden[~mask], expected[~mask], atol=1e-12, rtol=0)
+    assert (hidden[mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_blocked_and_bias_count_without_padding_and_with_weights(name):
+    encoder, ids, pairs = make_encoder().double(), make_ids(3), PAIRS[name](3)
+    expected, maps = encoder(ids, need_weights=True, **pairs)
+    x = encoder.embed(ids)
+    assert_close(run_layers(encoder.layers, x, **pairs), expected, atol=1e-12, rtol=0)
+    hidden, weights = PackedEncoder(encoder)(ids, None, True, **pairs)
+    assert_close(hidden, expected, atol=1e-12, rtol=0)
+    assert_close(weights, maps, atol=1e-12, rtol=0)
+
+
+def test_a_real_query_without_keys_adds_the_output_bias_alone():
+    encoder, mask = make_encoder(norm_first=True), from_lengths(3, 11)
+    blocked = torch.zeros(2, 1, TOKENS, TOKENS, dtype=torch.bool)
+    blocked[0, :, 1] = True
+    layer, x = encoder.layers[0], torch.randn(2, TOKENS, SIZES["d_model"])
+    mixed = x[0, 1] + layer.attention.output.bias
+    expected = mixed + layer.feed_forward(layer.norm2(mixed))
+    out = run_layers([layer], x, mask, blocked=blocked)
+    assert_close(out[0, 1], expected)
 
 
 def test_padded_rows_are_never_read_not_even_when_they_hold_nan():
@@ -209,7 +262,31 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("x, mask, error, message", BAD)
+BAD_PAIRS = [
+    ({"blocked": torch.ones(3, 3).bool()}, ValueError, r"blocked .* \(2, 2, 11, 11\)"),
+    ({"blocked": torch.ones(11, 11)}, TypeError, "blocked must be bool"),
+    ({"bias": torch.ones(7, 1, 1)}, ValueError, r"bias .* \(2, 2, 11, 11\)"),
+    ({"bias": torch.ones(11, 11).bool()}, TypeError, "bias must hold floating-point"),
+]
+
+
+@pytest.mark.parametrize(("pairs", "error", "message"), BAD_PAIRS)
+@pytest.mark.parametrize("mask", [None, from_lengths(3, 7)])
+def test_bad_blocked_and_bias_are_refused_in_words(mask, pairs, error, message):
+    with pytest.raises(error, match=message):
+        run_layers(make_encoder().layers, torch.zeros(2, TOKENS, 14), mask, **pairs)
+
+
+def test_a_packed_encoder_that_was_on_meta_is_whole_after_loading():
+    with torch.device("meta"):
+        packed = PackedEncoder(make_encoder())
+    encoder, mask = make_encoder(), from_lengths(3, 11)
+    packed.load_state_dict(encoder.state_dict(), assign=True)
+    hidden, _ = packed(make_ids(2), mask)
+    assert_close(hidden[~mask], encoder(make_ids(2), mask)[0][~mask])
+
+
+@pytest.mark.parametrize(("x", "mask", "error", "message"), BAD)
 def test_bad_input_is_refused_in_words(x, mask, error, message):
     with pytest.raises(error, match=message):
         run_layers(make_encoder().layers, x, mask)
