@@ -23,8 +23,9 @@ from torch import Tensor
 
 from ..errors import first_line
 from ..tensors import tensors_in
-from .axis_names import Subject, find_names
+from .axis_names import find_names
 from .fast_path import FAST_PATHS
+from .input_axes import Subject
 from .recording import MOVES, Recorder, owner, record
 from .rows import Row, Shape
 from .table import count, table
@@ -69,7 +70,7 @@ class Trace:
 
     Rows are there at once. The names of axes are an experiment, made once, when the
     first of them is asked for: by `print`, the view, `.sizes`, a row's `.axes` or
-    `.event`. It copies the module and runs the small copies, some two to forty times.
+    `.event`. It runs small copies of the module, at least twice, at most 44 times.
     """
 
     def __init__(

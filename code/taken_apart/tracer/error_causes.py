@@ -1,6 +1,6 @@
 """Why an operation raised: the axes that do not fit, and the likely cause.
 
-`explain(row)` is asked about the last row of a trace that ended in an error. Each of
+`explain(row, error)` is asked about the row of an operation that raised. Each of
 `REASONS` looks at the operation, the shapes that met and torch's message, and answers
 (axes, cause), or None where the error is of another kind.
 """
@@ -8,44 +8,49 @@
 import contextlib
 import math
 import os
+from typing import TYPE_CHECKING
 
 from ..errors import first_line
 
+if TYPE_CHECKING:
+    from .rows import Row, Shape
 
-def explain(row) -> tuple[str, str]:
+Reason = tuple[str, str] | None  # the axes that do not fit, and the likely cause
+
+
+def explain(row: "Row", error: Exception) -> tuple[str, str]:
     """Return the axes that do not fit, and a sentence with the likely cause."""
+    message = first_line(error)
     if row.op.startswith("raise"):
         place = f"{os.path.basename(row.file)}:{row.line}"
-        return "", f"refused at {place}: {first_line(row.error)}"
+        return "", f"refused at {place}: {message}"
     for reason in REASONS:
         with contextlib.suppress(IndexError):  # an operand with fewer axes than usual
-            found = reason(row, first_line(row.error).lower())
+            found = reason(row, message)
             if found is not None:
                 return found
-    return "", first_line(row.error)
+    return "", message
 
 
-def sized(shape, axis) -> str:
+def sized(shape: "Shape", axis: int) -> str:
     """Write one axis of a shape: "axis -1 of (B, T, D) is D = 24"."""
     name = f"{shape.axes[axis]} = " if shape.axes[axis].isidentifier() else ""
     return f"axis {axis} of {shape} is {name}{shape[axis]}"
 
 
-def types_differ(row, text):
+def types_differ(row: "Row", message: str) -> Reason:
+    text = message.lower()
     kinds = [str(shape.dtype).removeprefix("torch.") for shape in row.inputs]
     if "masked_fill" in row.op and "bool" in text:
         return "", f"the mask holds {kinds[-1]}, and must be bool: mask.bool()"
     if "without overflow" in text:
         return "", f"the fill value does not fit {kinds[0]}: use torch.finfo(dtype).min"
     if any(word in text for word in ("dtype", "scalar type", "device")):
-        return (
-            "",
-            f"inputs of {', '.join(dict.fromkeys(kinds))}: {first_line(row.error)}",
-        )
+        return "", f"inputs of {', '.join(dict.fromkeys(kinds))}: {message}"
     return None
 
 
-def ids_out_of_range(row, text):
+def ids_out_of_range(row: "Row", message: str) -> Reason:
     if row.op != "embedding" or not isinstance(row.detail, tuple):
         return None
     (low, high), rows = row.detail, row.inputs[1][0]
@@ -57,7 +62,7 @@ def ids_out_of_range(row, text):
     return fit, f"id {outside} has no row: {'ids start at 0' if low < 0 else short}"
 
 
-def products_differ(row, text):
+def products_differ(row: "Row", message: str) -> Reason:
     """Explain linear, matmul and bmm, which want equal inner sizes."""
     if row.op not in LINEAR + MATMUL or len(row.inputs) < 2:
         return None
@@ -75,26 +80,26 @@ def products_differ(row, text):
     return wanted, "the inner sizes of a product must be equal"
 
 
-def mask_has_other_shape(row, text):
-    if row.op != "multi_head_attention_forward" or "mask" not in text:
+def mask_has_other_shape(row: "Row", message: str) -> Reason:
+    if row.op != "multi_head_attention_forward" or "mask" not in message:
         return None
     given = f"{row.inputs[-1]} = {tuple(row.inputs[-1])}"
     wanted = "attn_mask wants (T, Tk) or (B*H, T, Tk), key_padding_mask (B, Tk)"
     return f"the mask is {given}", wanted
 
 
-def numbers_do_not_fit(row, text):
+def numbers_do_not_fit(row: "Row", message: str) -> Reason:
     """Explain view and its like: other element count, or memory not in that order."""
     if row.op not in ("view", "reshape", "unflatten") or not row.inputs:
         return None
-    if "stride" in text or "contiguous" in text:
+    if "stride" in message or "contiguous" in message:
         return "", "view needs the numbers in memory in that order: use reshape"
     count, wanted = math.prod(row.inputs[0]), row.detail
     shape = f"{row.inputs[0]} = {tuple(row.inputs[0])}"
     return f"{shape} holds {count} numbers", f"they cannot be arranged as {wanted}"
 
 
-def norm_has_other_size(row, text):
+def norm_has_other_size(row: "Row", message: str) -> Reason:
     if row.op != "layer_norm" or len(row.inputs) < 2:
         return None
     given, weight = row.inputs[:2]
@@ -102,7 +107,7 @@ def norm_has_other_size(row, text):
     return f"{sized(given, -1)}, the weight is {weight}", cause
 
 
-def letters_differ(row, text):
+def letters_differ(row: "Row", message: str) -> Reason:
     if row.op != "einsum" or not isinstance(row.detail, str):
         return None
     terms, sizes = row.detail.replace(" ", "").split("->")[0].split(","), {}
@@ -115,7 +120,7 @@ def letters_differ(row, text):
     return None
 
 
-def sizes_do_not_broadcast(row, text):
+def sizes_do_not_broadcast(row: "Row", message: str) -> Reason:
     """Explain add, masked_fill and their like: sizes, from the right, equal or 1."""
     if row.op in ("cat", "stack") or len(row.inputs) < 2:
         return None

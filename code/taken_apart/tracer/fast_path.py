@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,7 @@ def fast_path_kept() -> Iterator[None]:
                 torch.overrides.has_torch_function = _has_torch_function
 
 
-def overridden(values) -> bool:
+def overridden(values: Iterable) -> bool:
     modes = torch.overrides._get_current_function_mode_stack()
     if not all(getattr(mode, "keeps_fast_path", False) for mode in modes):
         return _has_torch_function(values)

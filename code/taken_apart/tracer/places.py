@@ -5,7 +5,7 @@ import os
 import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 import torch
@@ -122,7 +122,7 @@ def file_kind(name: str) -> int:
     return TORCH_FILE if name.startswith(python) else READERS_FILE
 
 
-def callers(frame: FrameType | None, last) -> Iterator[FrameType]:
+def callers(frame: FrameType | None, last: CodeType) -> Iterator[FrameType]:
     """Yield the frames that led to an operation, from inside, up to the code `last`."""
     while frame is not None and frame.f_code is not last:
         yield frame

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from ..tensors import held
 from .fast_path import FAST_PATHS, eager, fast_path_kept
 from .places import Guide, callers
-from .rows import Row, shapes_in
+from .rows import Row, Shape, shapes_in
 from .torch_attention import (
     ATTENTION_ARGUMENTS,
     attention_parts,
@@ -34,7 +34,7 @@ def record(
     call: Callable,
     *inputs: Any,
     watch: Watch | None = None,
-    inside=False,
+    inside: bool = False,
     **kwargs: Any,
 ) -> "Recorder":
     """Call once under a Recorder: `.result`, `.rows`, and `.error` where it raised.
@@ -99,7 +99,13 @@ class Recorder(TorchFunctionMode):
             self.look_closer(row, func, args, kwargs, output)
         return iter(output) if func is Tensor.__iter__ else output
 
-    def add(self, name, inputs, outputs, error=None) -> Row:
+    def add(
+        self,
+        name: str,
+        inputs: list[Shape],
+        outputs: list[Shape],
+        error: Exception | None = None,
+    ) -> Row:
         place = self.guide.locate(callers(sys._getframe(2), record.__code__))
         row = Row(name, inputs, outputs, error, place.spot, place.via)
         row.module, row.depth = place.path or "", place.depth
@@ -110,7 +116,9 @@ class Recorder(TorchFunctionMode):
         self.rows.append(row)
         return row
 
-    def look_closer(self, row, func, args, kwargs, output):
+    def look_closer(
+        self, row: Row, func: Callable, args: tuple, kwargs: dict, output: Any
+    ) -> None:
         if isinstance(kwargs.get("generator"), torch.Generator):
             self.generators.append(kwargs["generator"])
         if row.op in MOVES or row.op in NORMALISES:
@@ -120,7 +128,7 @@ class Recorder(TorchFunctionMode):
         if row.op in ATTENTION_ARGUMENTS and not self.opening:
             self.open_attention(row.op, args, kwargs)
 
-    def open_attention(self, name, args, kwargs):
+    def open_attention(self, name: str, args: tuple, kwargs: dict) -> None:
         """Add the rows of each head's attention; without a watcher at no cost.
 
         A batch of no samples has all the other sizes, and needs no arithmetic.
@@ -156,20 +164,22 @@ class Recorder(TorchFunctionMode):
         self.rows.append(row)
 
 
-def op_name(func) -> str:
+def op_name(func: Any) -> str:
     name = getattr(func, "__name__", type(func).__name__)
     if name == "__get__":
         return getattr(func.__self__, "__name__", name)
     return name.strip("_") if name.startswith("__") else name
 
 
-def owner(call) -> nn.Module | None:
+def owner(call: Any) -> nn.Module | None:
     """Return the module that a call belongs to: itself, or the owner of a method."""
     call = getattr(call, "__self__", call)
     return call if isinstance(call, nn.Module) else None
 
 
-def axis_detail(name, func, args, kwargs) -> int | list[int] | None:
+def axis_detail(
+    name: str, func: Callable, args: tuple, kwargs: dict
+) -> int | list[int] | None:
     """Return the order of axes after a move, found by moving, or softmax's axis."""
     with contextlib.suppress(Exception):  # bookkeeping must not break the call
         if name in NORMALISES:
@@ -180,7 +190,7 @@ def axis_detail(name, func, args, kwargs) -> int | list[int] | None:
     return None
 
 
-def failure_detail(name, args) -> Any:
+def failure_detail(name: str, args: tuple) -> Any:
     """Return what shapes do not tell: an einsum's equation, ids, a wanted shape."""
     with contextlib.suppress(Exception):
         if name == "einsum":

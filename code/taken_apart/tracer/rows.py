@@ -113,7 +113,7 @@ class Row:
 
     @functools.cached_property
     def explanation(self) -> tuple[str, str]:
-        return ("", "") if self.error is None else explain(self)
+        return ("", "") if self.error is None else explain(self, self.error)
 
     @property
     def mismatch(self) -> str:

@@ -85,9 +85,8 @@ def attention_steps(
     masks: Sequence[Tensor | None],
 ) -> Tensor:
     """What nn.MultiheadAttention computes from `in_proj`, one line an equation."""
-    query, key, value = (
-        linear(x, *own) for x, own in zip(inputs, maps[:3], strict=True)
-    )
+    *inner, output = maps
+    query, key, value = (linear(x, *own) for x, own in zip(inputs, inner, strict=True))
     query = query.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (B, H, T, K)
     key = key.unflatten(-1, (n_heads, -1)).transpose(1, 2)
     value = value.unflatten(-1, (n_heads, -1)).transpose(1, 2)
@@ -96,7 +95,7 @@ def attention_steps(
         scores = scores if mask is None else hide(scores, mask)
     weights = scores.softmax(dim=-1)  # (B, H, T, Tk)
     context = (weights @ value).transpose(1, 2).flatten(2)  # (B, T, D)
-    return linear(context, *maps[3])
+    return linear(context, *output)
 
 
 def hide(scores: Tensor, mask: Tensor) -> Tensor:
