@@ -1,5 +1,6 @@
 """Promises of the Curves view, to whoever fills it and to whoever touches it."""
 
+import itertools
 import json
 import math
 import re
@@ -79,7 +80,7 @@ def test_a_run_that_diverged_is_a_result():
 
 
 @pytest.mark.parametrize(
-    "curves, options, complaint",
+    ("curves", "options", "complaint"),
     [
         ({}, {}, "must map names to values, got {}"),
         ([1, 2], {}, r"must map names to values, got \[1, 2\]"),
@@ -111,9 +112,11 @@ def test_curves_refuse_what_they_cannot_draw_and_say_why(curves, options, compla
 def test_the_still_figure_names_every_curve_and_its_values():
     still = deep().still()
     assert still.count("<polyline") == 3  # those that are shown at first
-    assert "Post-LN, layers 3, warm-up yes" in still and "27" in still
+    assert "Post-LN, layers 3, warm-up yes" in still
+    assert "27" in still
     hostile = Curves({"<b>&": [1, 2]}, x="<x>", lines={"<l>": 1})
-    assert "&lt;b&gt;&amp;" in hostile.still() and "<b>" not in hostile.html()
+    assert "&lt;b&gt;&amp;" in hostile.still()
+    assert "<b>" not in hostile.html()
 
 
 # --- The mathematics of the page -----------------------------------------------------
@@ -132,18 +135,20 @@ def test_scales_agree_with_numpy(js):
 def test_ticks_are_round_inside_the_range_and_not_too_many(js):
     ranges = [[0, 1], [0.2, 0.69], [-3, 8], [0.013, 0.014], [20, 600], [1, 1], [0, 7e5]]
     found = js("curve_math.js", "return data.map((r) => module.ticks(...r))", ranges)
-    for (low, high), ticks in zip(ranges, found):
+    for (low, high), ticks in zip(ranges, found, strict=True):
         assert 1 <= len(ticks) <= 6
         slack = 1e-9 * max(1, high)
         assert all(low - slack <= tick <= high + slack for tick in ticks)
-        assert len({round(b - a, 9) for a, b in zip(ticks, ticks[1:])}) <= 1
+        assert len({round(b - a, 9) for a, b in itertools.pairwise(ticks)}) <= 1
 
 
 def test_ticks_of_a_logarithmic_scale_are_powers_of_ten(js):
     body = "return data.map((r) => module.logTicks(...r))"
     wide, narrow, huge = js("curve_math.js", body, [[0.02, 300], [2, 7], [1e-30, 1e30]])
-    assert wide == [0.1, 1, 10, 100] and narrow == [2, 3, 4, 5, 6, 7]
-    assert len(huge) <= 6 and all(math.log10(t) == round(math.log10(t)) for t in huge)
+    assert wide == [0.1, 1, 10, 100]
+    assert narrow == [2, 3, 4, 5, 6, 7]
+    assert len(huge) <= 6
+    assert all(math.log10(t) == round(math.log10(t)) for t in huge)
 
 
 def test_a_curve_ends_before_the_first_value_that_is_no_number(js):
@@ -158,8 +163,10 @@ def test_labels_move_apart_and_keep_their_order(js):
         "curve_math.js", body, [[50, 50, 48], [5, 90], [99, 100, 98]]
     )
     assert sorted(close) == [close[2], close[0], close[1]]
-    assert np.diff(sorted(close)).min() >= 15 and apart == [5, 90]
-    assert max(low) <= 100 and np.diff(sorted(low)).min() >= 15
+    assert np.diff(sorted(close)).min() >= 15
+    assert apart == [5, 90]
+    assert max(low) <= 100
+    assert np.diff(sorted(low)).min() >= 15
 
 
 def test_values_are_told_as_the_data_have_them(js):
@@ -204,11 +211,13 @@ def test_the_reference_cannot_be_switched_out(show):
 
 def test_the_cursor_reads_exact_values_by_keys_and_by_mouse(show):
     page = show(losses())
-    assert told(page, "a coin") == "0.7" and told(page, "no warm-up") == "stopped (nan)"
+    assert told(page, "a coin") == "0.7"
+    assert told(page, "no warm-up") == "stopped (nan)"
     page.locator(PLOT).focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert told(page, "as it is") == "0.49" and told(page, "no mask") == "0.56"
+    assert told(page, "as it is") == "0.49"
+    assert told(page, "no mask") == "0.56"
     assert page.locator(PLOT).get_attribute("aria-valuenow") == "40"
     spoken = page.locator(PLOT).get_attribute("aria-valuetext")
     assert spoken == "40: as it is 0.49, no mask 0.56, no warm-up 0.9, a coin 0.7"
@@ -227,7 +236,8 @@ def test_a_curve_that_diverged_says_where_it_stopped(show):
 
 def test_settings_are_picked_by_mouse_and_by_arrow_keys(show):
     page = show(deep())
-    assert told(page, "Post-LN") == "17" and page.locator(CURVE).count() == 3
+    assert told(page, "Post-LN") == "17"
+    assert page.locator(CURVE).count() == 3
     page.get_by_label("3", exact=True).click()
     assert told(page, "Post-LN") == "none"  # it has no seventh layer
     page.locator(PLOT).focus()

@@ -11,7 +11,7 @@ from book.views import InitDial, ScaleDial, WordOrder
 from conftest import violations
 from encoder import sinusoidal_positions
 
-WORDS = "the dog saw the cat".split()
+WORDS = ["the", "dog", "saw", "the", "cat"]
 WIDTHS = [16, 64, 512]
 QUERY = np.array([[0.0, 0, 2, 0], [2, 1, 0, 0], [1, 0, 1, 0]])
 KEY = np.array([[2.0, 0, 0, 1], [0, 0, 2, 0], [0, 2, 0, 1]])
@@ -52,7 +52,8 @@ def test_the_views_say_what_they_hold_and_stay_small():
     assert repr(scale_dial(cell=(1, 0))) == "ScaleDial(drinks asks cat, divided by 2)"
     for make in VIEWS:
         html = make().html()
-        assert html == make().html() and len(html) < 25_000
+        assert html == make().html()
+        assert len(html) < 25_000
         elsewhere = html.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"\sid=|https?:|\bsrc=", elsewhere)
 
@@ -68,7 +69,7 @@ def test_a_live_view_has_its_state_as_traits(make):
 
 def test_the_dial_measures_whole_tables_and_draws_the_words_rows():
     state = init_dial().state
-    for measured, table in zip(state["rms"][1], TABLES["right"]):
+    for measured, table in zip(state["rms"][1], TABLES["right"], strict=True):
         assert measured == pytest.approx(table.pow(2).mean().sqrt().item(), rel=1e-3)
     assert state["place_rms"] == [0.7071] * 3
     assert state["row_of"] == [0, 1, 2, 0, 3]
@@ -124,7 +125,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("make, says", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("make", "says"), REFUSED.values(), ids=REFUSED)
 def test_what_does_not_fit_is_refused_in_words(make, says):
     with pytest.raises(ValueError, match=says):
         make()
@@ -160,7 +161,8 @@ def test_equal_factors_are_equal_ways_in_the_drawing(js):
     across, down = js("init_dial.js", body)
     np.testing.assert_allclose(np.diff(across, 2), 0, atol=1e-9)
     np.testing.assert_allclose(np.diff(down, 2), 0, atol=1e-9)
-    assert across == sorted(across) and down == sorted(down, reverse=True)
+    assert across == sorted(across)
+    assert down == sorted(down, reverse=True)
 
 
 def test_a_row_belongs_to_the_word_and_with_positions_to_the_place_too(js):
@@ -254,14 +256,17 @@ def test_the_picture_and_the_chart_follow_the_dial(show):
         return np.array([sign[hue] * int(n) for hue, n in found]).reshape(5, 16)
 
     words, places, sums = map(colours, range(3))
-    assert (words[0] == words[3]).all() and abs(words).max() > 90
+    assert (words[0] == words[3]).all()
+    assert abs(words).max() > 90
     drawn_words = np.array(init_dial().state["words"][0][2])[[0, 1, 2, 0, 3]]
     assert (words * drawn_words >= 0).all()  # the sign of a number is its colour
-    assert abs(sums - words).max() < 5 and abs(places).max() < 5  # the places drown
+    assert abs(sums - words).max() < 5
+    assert abs(places).max() < 5
     page.get_by_label("embedding drawn from").select_option("right")
     page.get_by_role("button", name="× √D").click()
     words, places, sums = map(colours, range(3))
-    assert abs(sums - places).max() < 15 and abs(places).max() > 80
+    assert abs(sums - places).max() < 15
+    assert abs(places).max() > 80
     assert abs(sums[0] - sums[3]).max() > 50  # "the" twice, and two rows
     label = page.locator(".dial-chart").get_attribute("aria-label")
     assert label.endswith("word 0.044, place 0.71")
@@ -286,7 +291,8 @@ def test_words_move_by_keys_and_keep_the_focus(show):
     assert verdict(page).startswith("3 of 5 rows are new")
     assert page.locator(".order-mark", has_text="new").count() == 3
     page.get_by_role("button", name="as it was").click()
-    assert order(page) == WORDS and "as it was" in verdict(page)
+    assert order(page) == WORDS
+    assert "as it was" in verdict(page)
 
 
 def test_a_word_is_dragged_and_the_set_tells_whether_anything_has_changed(show):
@@ -305,17 +311,20 @@ def test_a_word_is_dragged_and_the_set_tells_whether_anything_has_changed(show):
 
     before = rows()
     drag(4, 1)
-    assert order(page) == ["the", "cat", "dog", "saw", "the"] and rows() == before
+    assert order(page) == ["the", "cat", "dog", "saw", "the"]
+    assert rows() == before
     page.get_by_role("button", name="add positions").click()
     placed = rows()
     drag(1, 4)
-    assert order(page) == WORDS and rows() != placed
+    assert order(page) == WORDS
+    assert rows() != placed
 
 
 def test_a_shuffle_keeps_the_words(show):
     page = show(word_order(add=True))
     page.get_by_role("button", name="shuffle").click()
-    assert order(page) != WORDS and sorted(order(page)) == sorted(WORDS)
+    assert order(page) != WORDS
+    assert sorted(order(page)) == sorted(WORDS)
     assert re.match(r"[2-5] of 5 rows are new|The same 5 rows", verdict(page))
 
 
@@ -335,9 +344,11 @@ def test_a_cell_is_spelled_out_term_by_term(show):
         assert line in cell(page)
     assert "share: 0.665" in cell(page)
     page.get_by_role("button", name="next cell").click()
-    assert "“drinks” asks “drinks”" in cell(page) and "share: 0.090" in cell(page)
+    assert "“drinks” asks “drinks”" in cell(page)
+    assert "share: 0.090" in cell(page)
     page.locator(".scale-map td[aria-selected]").nth(6).click()
-    assert "“milk” asks “cat”" in cell(page) and "share: 0.422" in cell(page)
+    assert "“milk” asks “cat”" in cell(page)
+    assert "share: 0.422" in cell(page)
 
 
 def test_the_keys_walk_through_the_map(show):
@@ -355,7 +366,8 @@ def test_the_divisor_changes_map_row_and_measures(show):
     page.get_by_label("divisor", exact=True).focus()
     page.keyboard.press("Home")
     assert page.locator(".scale-value").inner_text() == "0.25"
-    assert measure(page, "cat") == 1 and measure(page, "evenness") < 0.01
+    assert measure(page, "cat") == 1
+    assert measure(page, "evenness") < 0.01
     assert measure(page, "slope") < 0.01 < open_slope
     page.get_by_role("button", name="divide by K").click()
     scores = torch.tensor(QUERY[1] @ KEY.T) / 4

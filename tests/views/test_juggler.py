@@ -10,7 +10,7 @@ from encoder import attention
 from test_views_browser import each_theme, each_width
 
 T, D, H = 4, 6, 2
-TOKENS = "emma ate the soup".split()
+TOKENS = ["emma", "ate", "the", "soup"]
 RIGHT = ["split", "move", "attend", "move", "flatten"]
 WAYS = {
     "right": RIGHT,
@@ -63,7 +63,7 @@ def test_shapes_strides_and_numbers_are_those_of_torch(js, x, steps):
     data = {"values": x[0].tolist(), "heads": H, "steps": steps}
     made = js("axis_juggler_math.js", FOLLOW, data)
     assert len(made) == len(steps) + 1
-    for ours, theirs in zip(made, taken(x, steps)):
+    for ours, theirs in zip(made, taken(x, steps), strict=True):
         assert ours["shape"] == list(theirs.shape)
         assert ours["strides"] == list(theirs.stride())
         assert ours["ordered"] == theirs.is_contiguous()
@@ -100,7 +100,7 @@ def test_the_ways_differ_as_the_chapter_says(js, x):
       return [astray > 0, gap > 0.01];
     })"""
     data = {"values": x[0].tolist(), "ways": list(WAYS.values())}
-    said = dict(zip(WAYS, js("axis_juggler_math.js", body, data)))
+    said = dict(zip(WAYS, js("axis_juggler_math.js", body, data), strict=True))
     assert said["right"] == said["no attention"] == [False, False]
     assert said["view in, reshape out"] == said["dealt"] == [False, True]
     assert said["reshape out"] == said["view in"] == [True, True]
@@ -124,7 +124,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("x, heads, options, says", BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("x", "heads", "options", "says"), BAD.values(), ids=BAD)
 def test_what_cannot_be_juggled_is_refused_in_words(x, heads, options, says):
     with pytest.raises(ValueError, match=says):
         AxisJuggler(x, heads, **options)
@@ -138,7 +138,7 @@ def test_the_still_tables_are_the_tensors_of_torch(x):
     }
     wrong = taken(torch.arange(T * D).view(1, T, D), ["split", "move", "out"])[-1]
     for row, places in zip(
-        tables["reshaped without moving back"].split("<tr>")[1:], wrong[0]
+        tables["reshaped without moving back"].split("<tr>")[1:], wrong[0], strict=True
     ):
         tags = [f"<small>{place // D},{place % D}</small>" for place in places.tolist()]
         assert [row.find(tag) for tag in tags] == sorted(map(row.find, tags))

@@ -88,13 +88,14 @@ def bars(page):
 
 def test_the_bars_stay_with_the_blank_and_go_where_a_new_one_is_made(open_lab):
     page = open_lab()
-    assert "she" in bars(page)[0] and "99" in bars(page)[0]
+    assert "she" in bars(page)[0]
+    assert "99" in bars(page)[0]
     word(page, 0).select_option("tom")
-    assert "he" == bars(page)[0].split()[0]
+    assert bars(page)[0].split()[0] == "he"
     word(page, 1).select_option("___")
-    assert "ate" == bars(page)[0].split()[0]
+    assert bars(page)[0].split()[0] == "ate"
     word(page, 5).focus()
-    assert "he" == bars(page)[0].split()[0]
+    assert bars(page)[0].split()[0] == "he"
 
 
 def test_without_a_blank_the_bars_are_about_the_word_at_hand(open_lab):
@@ -229,7 +230,7 @@ def type_sentence(page, text):
 
 
 def test_a_typed_sentence_is_read(open_lab):
-    page, tokens = open_lab(), "the old ___ lost her key".split()
+    page, tokens = open_lab(), ["the", "old", "___", "lost", "her", "key"]
     type_sentence(page, " ".join(tokens))
     assert page.locator(".lab-word").count() == 6
     assert says(page) == torch_says(tokens)
@@ -253,10 +254,12 @@ def test_words_can_be_added_and_taken_away_within_limits(open_lab):
     )
     for _ in range(2):
         more.click()
-    assert more.is_disabled() and page.locator(".lab-word").count() == 10
+    assert more.is_disabled()
+    assert page.locator(".lab-word").count() == 10
     for _ in range(9):
         fewer.click()
-    assert fewer.is_disabled() and page.locator(".lab-word").count() == 1
+    assert fewer.is_disabled()
+    assert page.locator(".lab-word").count() == 1
 
 
 # --- Keys, screens, themes, scripts --------------------------------------------------
@@ -304,7 +307,8 @@ def test_the_tab_key_goes_through_and_out_again(open_lab):
     for _ in range(60):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("!!document.activeElement.closest('.eta-lab')"))
-    assert seen[0] and not all(seen)
+    assert seen[0]
+    assert not all(seen)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -348,7 +352,7 @@ def test_nothing_moves_for_those_who_asked_for_less_motion(open_lab):
 
 
 def test_two_labs_on_a_page_mind_their_own_business(open_lab):
-    other = "the dogs found ___ ball".split()
+    other = ["the", "dogs", "found", "___", "ball"]
     page = open_lab(EncoderLab(), EncoderLab(other))
     first, second = (page.locator(".eta-lab").nth(n) for n in (0, 1))
     first.locator("select").first.select_option("tom")

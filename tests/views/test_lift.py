@@ -157,7 +157,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("given, says", BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("given", "says"), BAD.values(), ids=BAD)
 def test_what_cannot_be_lifted_is_refused_in_words(given, says):
     with pytest.raises(ValueError, match=says):
         RingLift(*given)
@@ -165,7 +165,8 @@ def test_what_cannot_be_lifted_is_refused_in_words(given, says):
 
 def test_the_still_drawings_hold_every_point():
     still = RingLift(POINTS, LABELS, WEIGHT, BIAS).still()
-    assert still.count("<svg") == 2 and still.count("<circle") == 240
+    assert still.count("<svg") == 2
+    assert still.count("<circle") == 240
 
 
 def parts():
@@ -183,7 +184,7 @@ def test_pushed_rows_come_out_as_torch_computes_them(js):
     with torch.no_grad():
         pushed = (x + torch.tensor([[0], [0.7], [-1.5]])).float()[None]
         theirs = feed_forward(pushed), attention(pushed)[0]
-    for made, wanted in zip((fed, mixed), theirs):
+    for made, wanted in zip((fed, mixed), theirs, strict=True):
         np.testing.assert_allclose(made, wanted.flatten(), atol=2e-3)
 
 
@@ -219,7 +220,8 @@ def test_the_bend_decides_whether_a_plane_sorts_the_rings(show):
     page.get_by_role("button", name="ReLU").click()
     page.get_by_text("With ReLU, 3 units").wait_for()
     page.get_by_role("button", name="2 units").click()
-    assert "2 units" in told(page) and "(83 %)" in told(page)
+    assert "2 units" in told(page)
+    assert "(83 %)" in told(page)
 
 
 def test_reduced_motion_bends_at_once(show):
@@ -267,7 +269,8 @@ def test_a_line_is_turned_and_shifted_by_the_mouse(show):
     page = show(lift())
     drag(page, middle(page.locator(".lift-tip").first), (60, 60))
     turned_to = float(page.get_by_label("angle").input_value())
-    assert turned_to != 90 and "120 of 120" not in told(page)
+    assert turned_to != 90
+    assert "120 of 120" not in told(page)
     before = page.get_by_label("offset").input_value()
     drag(page, foot_of_unit(page, 1), (-30, 30))
     assert page.get_by_role("button", name="unit 2").get_attribute("aria-pressed")
@@ -334,7 +337,7 @@ def test_the_views_of_both_chapters_leave_nothing_behind(show):
 
 def test_their_widgets_share_the_state_that_a_reader_changes():
     given = [{"relu": False}, {"push": [1.0, 0, 0]}, {"steps": ["split"]}]
-    for view, changed in zip(every_view(), given):
+    for view, changed in zip(every_view(), given, strict=True):
         widget = view.live()
         for name, value in changed.items():
             assert widget.traits()[name].metadata["sync"]

@@ -52,7 +52,8 @@ def test_it_starts_with_padding_hidden_and_says_that_words_stay_the_same(show):
     page = show(lab())
     assert_shows(page, [[False, False, False, True]] * 4)
     stays, reads = verdicts(page)
-    assert stays.startswith(STAYS) and reads.startswith("✓")
+    assert stays.startswith(STAYS)
+    assert reads.startswith("✓")
 
 
 def test_a_cell_a_column_and_a_row_are_painted_with_the_mouse(show):
@@ -134,9 +135,8 @@ def test_rows_instead_of_columns_let_the_padding_speak(show):
     preset(page, "padding")
     words = panel(page, 4)[:3]
     choose(page, "[pad] holds", "zeros")
-    assert torch.equal(panel(page, 4)[:3], words) and verdicts(page)[0].startswith(
-        STAYS
-    )
+    assert torch.equal(panel(page, 4)[:3], words)
+    assert verdicts(page)[0].startswith(STAYS)
 
 
 def test_a_mask_in_the_wrong_function_is_inverted_or_refused_and_says_so(show):
@@ -158,11 +158,12 @@ def test_a_query_that_sees_nothing_shows_its_four_answers(show):
     assert not answers.is_visible()
     preset(page, "nobody for one")
     rows = [row.split("\t")[1:] for row in answers.locator("tr").all_inner_texts()]
-    assert (
-        rows[0] == ["nan"] * 4 and rows[1] == ["0.25"] * 4 and rows[3] == ["0.00"] * 4
-    )
+    assert rows[0] == ["nan"] * 4
+    assert rows[1] == ["0.25"] * 4
+    assert rows[3] == ["0.00"] * 4
     choose(page, "handed to", "nn.MultiheadAttention")
-    assert "nan" in verdicts(page)[1] and "is nan" in verdicts(page)[0]
+    assert "nan" in verdicts(page)[1]
+    assert "is nan" in verdicts(page)[0]
 
 
 def test_a_number_too_low_for_float16_is_refused(show):

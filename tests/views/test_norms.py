@@ -38,7 +38,7 @@ def test_the_still_figures_tell_what_torch_computes():
 
 
 @pytest.mark.parametrize(
-    "make, complaint",
+    ("make", "complaint"),
     [
         (lambda: NormMicroscope([1]), "2 to 8 finite numbers, got"),
         (lambda: NormMicroscope([[1, 2]]), "2 to 8 finite numbers, got"),
@@ -108,7 +108,8 @@ def test_numbers_are_told_shortly(js):
     body = "return [data.map(module.shortText), data.map(module.movedText)]"
     short, moved = js("norm_math.js", body, values)
     assert short == told
-    assert moved[1] == "not at all" and moved[-1] == "by less than 0.005"
+    assert moved[1] == "not at all"
+    assert moved[-1] == "by less than 0.005"
 
 
 # --- In the page ---------------------------------------------------------------------
@@ -133,7 +134,8 @@ def test_shift_and_scale_change_nothing_in_layer_norm(show):
     page.locator(".eta-norm select").first.select_option("RMSNorm")
     assert page.get_by_text(re.compile(MOVED + "by up to 0\\.")).is_visible()
     page.get_by_text("reset").click()
-    assert output(page) == before and figure(page, 1, 0).inner_text() == "4.00"
+    assert output(page) == before
+    assert figure(page, 1, 0).inner_text() == "4.00"
 
 
 def test_a_large_epsilon_shrinks_a_small_token(show):

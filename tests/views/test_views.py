@@ -85,7 +85,7 @@ def every_view():
 
 
 def test_a_view_is_the_same_at_every_run():
-    for first, second in zip(every_view(), every_view()):
+    for first, second in zip(every_view(), every_view(), strict=True):
         assert first._repr_mimebundle_() == second._repr_mimebundle_()
 
 
@@ -100,7 +100,8 @@ def test_the_plain_text_says_what_the_view_holds():
     assert small == "AttentionMap(2 layers, 3 heads, 5 queries, 5 keys)"
     assert cross == "AttentionMap(2 layers, 3 heads, 17 queries, 19 keys)"
     assert shapes.startswith("ShapeTracer(TransformerEncoder, ")
-    assert "B=3, T=5" in shapes and "L=3" in shapes
+    assert "B=3, T=5" in shapes
+    assert "L=3" in shapes
 
 
 def test_a_view_refuses_state_that_a_page_cannot_read():
@@ -124,7 +125,8 @@ def test_joined_modules_share_no_name_and_import_nothing(path):
     text = bundle.es_module(path)
     assert not re.search(r"\bimport\b[ ({]", text)
     assert text.count("export default") == 1
-    assert "getElementById" not in text and "</script" not in text
+    assert "getElementById" not in text
+    assert "</script" not in text
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ BAD_VALUES = {
 }
 
 
-@pytest.mark.parametrize("weights, says", BAD_VALUES.values(), ids=BAD_VALUES)
+@pytest.mark.parametrize(("weights", "says"), BAD_VALUES.values(), ids=BAD_VALUES)
 def test_weights_that_are_none_are_refused_in_words(weights, says):
     with pytest.raises(ValueError, match=says):
         AttentionMap(weights)
@@ -318,7 +320,9 @@ BAD_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options, error, says", BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+@pytest.mark.parametrize(
+    ("options", "error", "says"), BAD_OPTIONS.values(), ids=BAD_OPTIONS
+)
 def test_options_that_do_not_fit_are_refused_in_words(options, error, says):
     with pytest.raises(error, match=says):
         AttentionMap(GOOD, **options)
@@ -331,8 +335,11 @@ def test_options_that_do_not_fit_are_refused_in_words(options, error, says):
 def test_hostile_tokens_cannot_leave_the_text(n):
     tokens = (HOSTILE * 3)[:n]
     html = AttentionMap(softmax_weights(1, 2, n, n), tokens).html()
-    assert html.count("</script>") == 2 and html.count("<script") == 2
-    assert "alert(1)<" not in html and "<img" not in html and "<!--" not in html
+    assert html.count("</script>") == 2
+    assert html.count("<script") == 2
+    assert "alert(1)<" not in html
+    assert "<img" not in html
+    assert "<!--" not in html
     html.encode("utf-8")
 
 
@@ -347,7 +354,8 @@ def test_the_still_table_shows_every_weight_of_a_small_map():
 def test_the_still_drawing_shows_every_cell_of_even_attention():
     n = 23
     still = AttentionMap(np.full((n, n), 1 / n), words(n)).still()
-    assert still.count("h1") == n * n and 'role="img"' in still
+    assert still.count("h1") == n * n
+    assert 'role="img"' in still
 
 
 def test_the_still_list_names_the_strongest_key_of_every_query():
@@ -366,14 +374,14 @@ def test_a_live_map_asks_for_new_weights_when_the_reader_masks_a_key():
 
     def recompute(mask):
         asked.append(mask)
-        weights = np.where(mask[:, None, None], 0.0, softmax_weights(1, 2, 3, 3))
-        return weights  # (1, 2, 3, 3): one layer
+        return np.where(mask[:, None, None], 0.0, softmax_weights(1, 2, 3, 3))
 
     view = AttentionMap(recompute(np.zeros((1, 3), bool)))
     widget = view.live(recompute)
     before = widget.weights
     widget.padding = [[0, 1, 0]]
-    assert widget.editable and asked[-1].tolist() == [[False, True, False]]
+    assert widget.editable
+    assert asked[-1].tolist() == [[False, True, False]]
     assert widget.weights != before
     view.state["weights"] = widget.weights
     assert (decoded(view)[1][..., 1]).all()
@@ -391,7 +399,8 @@ def test_a_live_map_refuses_new_weights_of_another_shape():
 def test_layers_that_ran_alike_are_shown_once():
     one, three = ShapeTracer(traced(1)), ShapeTracer(traced(3))
     assert len(one.rows) == len(three.rows)
-    assert "L" not in one.state["sizes"] and three.state["sizes"]["L"] == 3
+    assert "L" not in one.state["sizes"]
+    assert three.state["sizes"]["L"] == 3
 
 
 def test_layers_that_differ_are_all_shown():
@@ -399,7 +408,8 @@ def test_layers_that_differ_are_all_shown():
     second = [row for row in recorded["rows"] if row["module"].startswith("layers.1")]
     second[-1]["op"] = "another"
     view = ShapeTracer(recorded)
-    assert len(view.rows) == len(recorded["rows"]) and "L" not in view.state["sizes"]
+    assert len(view.rows) == len(recorded["rows"])
+    assert "L" not in view.state["sizes"]
 
 
 def test_a_trace_and_its_plain_form_give_the_same_view():
@@ -410,7 +420,8 @@ def test_the_still_table_of_a_trace_holds_every_row():
     view = ShapeTracer(traced())
     still = view.still()
     assert still.count("<tr>") == len(view.rows) + 1
-    assert "(B, T, D) → (B, T, H, K)" in still and "unflatten" in still
+    assert "(B, T, D) → (B, T, H, K)" in still
+    assert "unflatten" in still
 
 
 def test_a_failed_trace_opens_at_the_row_that_raised():
@@ -420,7 +431,8 @@ def test_a_failed_trace_opens_at_the_row_that_raised():
 
     view = ShapeTracer(trace(Broken(), torch.zeros(2, 3, 5)))
     assert view.state["step"] == len(view.rows) - 1
-    assert "raised" in view.still() and view.state["error"]["message"] in view.still()
+    assert "raised" in view.still()
+    assert view.state["error"]["message"] in view.still()
 
 
 def test_sliders_start_at_the_sizes_given():

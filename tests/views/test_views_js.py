@@ -16,7 +16,7 @@ def encoded(weights):
     """Return a view's weights as the page has them, and their decimals."""
     state = AttentionMap(weights).state
     data = {"weights": b64encode(state["weights"]).decode(), "shape": state["shape"]}
-    return data | {"digits": state["digits"]}
+    return data | {"digits": state["digits"], "exactZero": state["exact_zero"]}
 
 
 # --- attention -----------------------------------------------------------------------
@@ -27,7 +27,7 @@ def test_the_page_decodes_the_weights_that_python_encoded(js):
     weights[1, 2, 3] = [0, 0, 1, 0, 0, 0, 0]
     got = js(
         "attention_math.js",
-        "return module.decodeWeights(bytes(data.weights), data.digits)",
+        "return module.decodeWeights(bytes(data.weights), data.digits, data.exactZero)",
         encoded(weights),
     )
     np.testing.assert_allclose(got["values"], weights.ravel(), atol=5.1e-5)
@@ -41,14 +41,17 @@ def test_a_head_is_found_among_samples_and_layers(js):
     data = {"weights": b64encode(view.state["weights"]).decode(), "places": places}
     got = js(
         "attention_math.js",
-        """const decoded = module.decodeWeights(bytes(data.weights), data.digits);
+        """const raw = bytes(data.weights);
+        const decoded = module.decodeWeights(raw, data.digits, data.exactZero);
         return data.places.map(([s, l, h]) => {
           const map = module.headMap(decoded, data.shape, s, l, h);
           return [map.values, module.rowOf(map, 2), module.columnOf(map, 6)];
         })""",
-        data | {"digits": view.state["digits"], "shape": view.state["shape"]},
+        data
+        | {"digits": view.state["digits"], "shape": view.state["shape"]}
+        | {"exactZero": view.state["exact_zero"]},
     )
-    for (sample, layer, head), (values, row, column) in zip(places, got):
+    for (sample, layer, head), (values, row, column) in zip(places, got, strict=True):
         wanted = layers[layer, sample, head]
         np.testing.assert_allclose(values, wanted.ravel(), atol=5.1e-5)
         np.testing.assert_allclose(row, wanted[2], atol=5.1e-5)
@@ -67,7 +70,8 @@ def test_entropy_and_means_agree_with_numpy(js):
     logs = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
     np.testing.assert_allclose(got[0], -(weights * logs).sum(axis=1), atol=1e-9)
     np.testing.assert_allclose(got[1], weights.mean(axis=0), atol=1e-6)
-    assert got[0][3] == 0 and abs(got[0][5] - np.log2(17)) < 1e-9
+    assert got[0][3] == 0
+    assert abs(got[0][5] - np.log2(17)) < 1e-9
 
 
 def test_entropy_does_not_depend_on_the_sum_of_a_row(js):
@@ -120,7 +124,8 @@ def test_copied_values_can_be_read_back_as_a_table(js):
     return module.toTable(map, ["a", "b\\tb"], ["x", "y\\n", "z"], 4)"""
     table = js("attention_math.js", body, weights.tolist())
     rows = [line.split("\t") for line in table.split("\n")]
-    assert rows[0] == ["", "x", "y ", "z"] and [r[0] for r in rows[1:]] == ["a", "b b"]
+    assert rows[0] == ["", "x", "y ", "z"]
+    assert [r[0] for r in rows[1:]] == ["a", "b b"]
     shown = [[float(x) for x in row[1:]] for row in rows[1:]]
     np.testing.assert_allclose(shown, weights, atol=5.1e-5)
 
@@ -167,7 +172,7 @@ def test_bytes_are_told_in_the_unit_that_fits(js):
 def test_the_drawn_blocks_are_what_numpy_makes_of_the_numbers(js):
     kinds = ["split", "merge", "join", "move", "regroup"]
     body = "return data.map((kind) => module.illustrate({ kind }))"
-    got = dict(zip(kinds, js("shape_math.js", body, kinds)))
+    got = dict(zip(kinds, js("shape_math.js", body, kinds), strict=True))
     row, block = np.arange(6).reshape(1, 6), np.arange(6).reshape(2, 3)
     assert got["split"] == {"before": row.tolist(), "after": block.tolist()}
     assert (
@@ -184,8 +189,9 @@ def test_the_drawn_blocks_are_what_numpy_makes_of_the_numbers(js):
 def test_the_drawn_axes_of_a_move_do_change_places(js, orders):
     orders = [order for order in orders if order != sorted(order)]
     pairs = js("shape_math.js", "return data.map(module.movedPair)", orders)
-    for order, (first, second) in zip(orders, pairs):
-        assert first < second and order.index(first) > order.index(second)
+    for order, (first, second) in zip(orders, pairs, strict=True):
+        assert first < second
+        assert order.index(first) > order.index(second)
 
 
 # --- the model of a static page ------------------------------------------------------

@@ -6,8 +6,38 @@ does not wait for PyTorch.
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr__
+    from .axis_juggler import AxisJuggler
+    from .encoder_lab import EncoderLab
+    from .init_dial import InitDial
+    from .ledger import Ledger
+    from .mask_lab import MaskLab
+    from .norms import NormAxes, NormMicroscope
+    from .ring_lift import RingLift
+    from .row_editor import RowEditor
+    from .scale_dial import ScaleDial
+    from .spot_the_bug import SpotTheBug
+    from .symptoms import Symptoms
+    from .word_order import WordOrder
 
 JS = Path(__file__).parent / "js"  # a folder a view
+__all__ = [
+    "AxisJuggler",
+    "EncoderLab",
+    "InitDial",
+    "Ledger",
+    "MaskLab",
+    "NormAxes",
+    "NormMicroscope",
+    "RingLift",
+    "RowEditor",
+    "ScaleDial",
+    "SpotTheBug",
+    "Symptoms",
+    "WordOrder",
+]
 MODULES = {
     "AxisJuggler": "axis_juggler",
     "EncoderLab": "encoder_lab",
@@ -23,10 +53,13 @@ MODULES = {
     "Symptoms": "symptoms",
     "WordOrder": "word_order",
 }
-__all__ = list(MODULES)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{MODULES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

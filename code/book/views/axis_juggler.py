@@ -4,13 +4,27 @@ Every number keeps the colour of its token and the depth of its head, so that a 
 order of steps can be seen: in the block, in memory, and in what the rows really hold.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from taken_apart.views import View, as_array, html_text, token_lists
 
 from . import JS
 
 MOST_TOKENS, MOST_FEATURES = 6, 8
-STEPS = "split deal view move recut attend out viewout flatten".split()
+# What CHOICES of axis_juggler_math.js offers; a test compares the two.
+STEPS = [
+    "split",
+    "deal",
+    "view",
+    "move",
+    "recut",
+    "attend",
+    "out",
+    "viewout",
+    "flatten",
+]
 
 
 class AxisJuggler(View):
@@ -27,9 +41,15 @@ class AxisJuggler(View):
     module = JS / "axis_juggler/axis_juggler.js"
     styles = (JS / "axis_juggler/axis_juggler.css",)
 
-    def __init__(self, x, n_heads, tokens=None, steps=()):
-        x = as_array("x", x)
-        self.x = x = x[0] if x.ndim == 3 and len(x) == 1 else x
+    def __init__(
+        self,
+        x: Any,
+        n_heads: int,
+        tokens: Sequence | None = None,
+        steps: Sequence[str] = (),
+    ):
+        rows = as_array("x", x)
+        self.x = x = rows[0] if rows.ndim == 3 and len(rows) == 1 else rows
         check_block(x, n_heads)
         unknown = set(steps) - set(STEPS)
         if unknown:
@@ -43,11 +63,11 @@ class AxisJuggler(View):
             depths=[depth(head, n_heads) for head in range(n_heads)],
         )
 
-    def summary(self):
+    def summary(self) -> str:
         T, D = self.x.shape
         return f"{T} tokens, {D} features, {self.n_heads} heads"
 
-    def still(self):
+    def still(self) -> str:
         """Return the right way and one wrong merge, as tables of the numbers."""
         T, D = self.x.shape
         places = np.arange(T * D).reshape(T, D)
@@ -60,7 +80,7 @@ class AxisJuggler(View):
         drawn = "".join(self.table(*item) for item in tables.items())
         return f'<div class="jug-still">{drawn}</div>'
 
-    def table(self, title, places) -> str:
+    def table(self, title: str, places: np.ndarray) -> str:
         """Return numbers of x, given by their places, as rows named by the tokens."""
         D = self.x.shape[1]
         rows = (
@@ -70,21 +90,22 @@ class AxisJuggler(View):
                 f"{self.x.flat[place]:.1f}<small>{place // D},{place % D}</small></td>"
                 for place in row
             )
-            for token, row in zip(self.state["tokens"], places)
+            for token, row in zip(self.state["tokens"], places, strict=True)
         )
         return f"<table><caption>{title}</caption>{''.join(rows)}</table>"
 
-    def mark(self, token, feature) -> str:
+    def mark(self, token: int, feature: int) -> str:
+        """Return the attributes that colour a number of x: its token, its head."""
         head = feature * self.n_heads // self.x.shape[1]
         return f'data-token="{token}" style="--depth:{self.state["depths"][head]}%"'
 
 
-def depth(head, n_heads) -> int:
+def depth(head: int, n_heads: int) -> int:
     """Return how deep the colour of a head's numbers is, in per cent."""
     return round(35 + 65 * head / max(n_heads - 1, 1))
 
 
-def check_block(x, n_heads):
+def check_block(x: np.ndarray, n_heads: int):
     if x.ndim != 2 or not (1 <= x.shape[0] <= MOST_TOKENS):
         wanted = f"(T, D) with 1 to {MOST_TOKENS} tokens"
         raise ValueError(f"x must be {wanted}, got {x.shape}")

@@ -2,7 +2,9 @@
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import reference
@@ -38,7 +40,9 @@ class EncoderLab(View):
         "___ wore her ___",
     )
 
-    def __init__(self, tokens=start, padding=()):
+    def __init__(
+        self, tokens: str | Sequence[str] = start, padding: Sequence[int] = ()
+    ):
         words = tokens.split() if isinstance(tokens, str) else list(tokens)
         check_lab_words(words)
         hidden = {place("padding", each, len(words)) for each in padding}
@@ -53,13 +57,16 @@ class EncoderLab(View):
             read=words.index("___") if "___" in words else 0,
         )
 
-    def summary(self):
+    def summary(self) -> str:
         tokens, padding = self.state["tokens"], self.state["padding"]
-        shown = (f"[{word}]" if hides else word for word, hides in zip(tokens, padding))
+        shown = (
+            f"[{word}]" if hides else word
+            for word, hides in zip(tokens, padding, strict=True)
+        )
         best, chance = self.guesses()[0]
         return f"{' '.join(shown)}; word {self.state['read']}: {best} {chance:.0%}"
 
-    def run(self):
+    def run(self) -> tuple[np.ndarray, np.ndarray]:
         """Run the stored encoder in NumPy: output (T, D), and weights (L, H, T, T)."""
         ids = [lab_words().index(token) for token in self.state["tokens"]]
         hidden, maps = reference.encoder(
@@ -70,7 +77,7 @@ class EncoderLab(View):
         )
         return hidden[0], np.concatenate(maps)
 
-    def guesses(self, k=5):
+    def guesses(self, k: int = 5) -> list[tuple[str, float]]:
         """Return the k likeliest words at the place that is read, and their chances."""
         output, parameters = self.run()[0][self.state["read"]], lab_parameters()
         logits = parameters["embedding.weight"] @ output + parameters["head.bias"]
@@ -78,7 +85,7 @@ class EncoderLab(View):
         chances /= chances.sum()
         return [(lab_words()[i], float(chances[i])) for i in np.argsort(-chances)[:k]]
 
-    def still(self):
+    def still(self) -> str:
         """Return the sentence and its guesses in words, the last weights as tables."""
         tokens, read = self.state["tokens"], self.state["read"]
         sentence = html_text(" ".join(tokens))
@@ -96,23 +103,25 @@ class EncoderLab(View):
 
 
 @functools.cache
-def stored_lab() -> dict:
+def stored_lab() -> dict[str, Any]:
     """Read the lab's encoder: sizes, words by kind, and parameters as nested lists."""
     return json.loads(STORED.read_bytes())
 
 
 @functools.cache
-def lab_words() -> list:
+def lab_words() -> list[str]:
+    """Return the words of its language, in the order of their ids."""
     return [word for words in stored_lab()["kinds"].values() for word in words]
 
 
 @functools.cache
-def lab_parameters() -> dict:
+def lab_parameters() -> dict[str, np.ndarray]:
+    """Return the stored parameters, by their names in `encoder.py`."""
     stored = stored_lab()["parameters"]
     return {name: np.array(values) for name, values in stored.items()}
 
 
-def check_lab_words(words):
+def check_lab_words(words: list[str]):
     unknown, longest = set(words) - set(lab_words()), stored_lab()["max_length"]
     if unknown:
         known = " ".join(lab_words())

@@ -1,5 +1,7 @@
 """A view of chapter 1: how large words are beside their places, by initialisation."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from taken_apart.views import SHARED, View, as_array, html_text, place
 
@@ -23,7 +25,16 @@ class InitDial(View):
     plain_size = 0  # its numbers deflate to a third
     styles = (SHARED / "strips.css", JS / "init_dial/init_dial.css")
 
-    def __init__(self, tables, places, tokens, *, init=0, d_model=None, root=True):
+    def __init__(
+        self,
+        tables: Mapping[str, Sequence],
+        places: Sequence,
+        tokens: Sequence,
+        *,
+        init: int = 0,
+        d_model: int | None = None,
+        root: bool = True,
+    ):
         places = [as_array("places", table) for table in places]
         widths = [table.shape[1] for table in places]
         tables = {
@@ -52,7 +63,7 @@ class InitDial(View):
             root=bool(root),
         )
 
-    def summary(self):
+    def summary(self) -> str:
         state = self.state
         first, last = state["widths"][0], state["widths"][-1]
         return f"{len(state['names'])} initialisations, D = {first} to {last}"
@@ -63,7 +74,7 @@ class InitDial(View):
         factor = state["widths"][width] ** 0.5 if root else 1.0
         return state["rms"][init][width] * factor / state["place_rms"][width]
 
-    def still(self):
+    def still(self) -> str:
         """Return the ratios without and with the root, one row a width."""
         names = [html_text(name) for name in self.state["names"]]
         rows = []
@@ -80,12 +91,12 @@ class InitDial(View):
         return f"<table><caption>{title}</caption>{body}</table>"
 
 
-def size(table) -> float:
+def size(table: np.ndarray) -> float:
     """Return the root of the mean square, with the digits that a page needs."""
     return float(f"{np.sqrt(np.mean(table**2)):.4g}")
 
 
-def drawn(table) -> list:
+def drawn(table: np.ndarray) -> list[list[float]]:
     """Return sixteen columns of a table, pairs of neighbours spread over its width."""
     pairs = table.shape[1] // 2
     first = 2 * np.linspace(0, pairs - 1, min(SHOWN // 2, pairs)).round().astype(int)
@@ -93,7 +104,12 @@ def drawn(table) -> list:
     return [[float(f"{x:.3g}") for x in row] for row in table[:, columns]]
 
 
-def check_tables(tables, places, tokens, words):
+def check_tables(
+    tables: dict[str, list[np.ndarray]],
+    places: list[np.ndarray],
+    tokens: list[str],
+    words: list[str],
+):
     wanted = [table.shape[1] for table in places]
     for name, of_widths in tables.items():
         got = [table.shape[1] for table in of_widths]

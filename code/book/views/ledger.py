@@ -1,11 +1,16 @@
 """The ledger as a table: what is said, the verdict, the evidence, and where."""
 
 import re
+from collections.abc import Iterable
+from itertools import starmap
+from typing import Any, NoReturn
 
 from taken_apart.views import View, html_text
 
 from ..claims import VERDICTS, shown
 from . import JS
+
+Row = dict[str, Any]  # one of chapters/claims.json
 
 
 class Ledger(View):
@@ -17,14 +22,14 @@ class Ledger(View):
     module = JS / "ledger/ledger.js"
     styles = (JS / "ledger/ledger.css",)
 
-    def __init__(self, rows):
+    def __init__(self, rows: Iterable[Row]):
         super().__init__()
         self.rows = sorted(rows, key=lambda row: (row["chapter"], row["id"]))
 
-    def summary(self):
+    def summary(self) -> str:
         return f"{len(self.rows)} claims"
 
-    def still(self):
+    def still(self) -> str:
         titles = ("what is said", "verdict", "evidence", "where")
         head = "".join(f'<th scope="col">{title}</th>' for title in titles)
         body = "".join(map(html_row, self.rows))
@@ -33,12 +38,12 @@ class Ledger(View):
             f"<tbody>{body}</tbody></table>"
         )
 
-    def live(self):
+    def live(self) -> NoReturn:
         """Raise TypeError: the ledger has nothing to exchange with a kernel."""
         raise TypeError("Ledger has no live form: show it as it is")
 
 
-def html_row(row) -> str:
+def html_row(row: Row) -> str:
     sign = VERDICTS.get(row["verdict"], "")
     facets = {
         "verdict": row["verdict"],
@@ -55,31 +60,31 @@ def html_row(row) -> str:
     )
 
 
-def chapter_name(row) -> str:
+def chapter_name(row: Row) -> str:
     return row["chapter"].replace("_", " ")
 
 
-def evidence(row) -> str:
+def evidence(row: Row) -> str:
     """Say what a verdict rests on: our figures, a reference, or why there is none."""
     if row["evidence"] == "executed":
-        return "; ".join(map(figure, row["measured"].items()))
+        return "; ".join(starmap(figure, row["measured"].items()))
     if row["evidence"] == "cited":
         return html_text(f"{cited(row['reference'])}: {row['note']}")
     return html_text(row.get("note", row["evidence"]))
 
 
-def figure(item) -> str:
-    name, value = item
+def figure(name: str, value: Any) -> str:
     return f"{html_text(name)} <b>{html_text(shown(value))}</b>"
 
 
-def cited(key) -> str:
+def cited(key: str) -> str:
     """Return "Xiong 2020" for the key xiong2020layer."""
-    author, year = re.match(r"([a-z]+)(\d{4})", key).groups()
+    author, year, _ = re.split(r"(\d{4})", key, maxsplit=1)
     return f"{author.capitalize()} {year}"
 
 
-def place(row) -> str:
+def place(row: Row) -> str:
+    """Return the name of the chapter, linked to the cell that settles the claim."""
     name = html_text(chapter_name(row))
     if row["evidence"] != "executed":
         return name

@@ -1,11 +1,14 @@
 """Norms to touch: one token under the microscope, and a batch under two norms."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 from taken_apart.views import View, as_array, html_text
 
 from . import JS
 
-EPS = (1e-12, 1e-6, 1e-5, 1e-3, 0.1, 1.0)
+EPS = (1e-12, 1e-6, 1e-5, 1e-3, 0.1, 1.0)  # to choose among: BERT has the first
 
 
 class NormMicroscope(View):
@@ -18,7 +21,9 @@ class NormMicroscope(View):
     module = JS / "norms/norm_microscope.js"
     styles = (JS / "norms/norms.css",)
 
-    def __init__(self, token=(1, 2, 4, 9), kind="LayerNorm", eps=1e-5):
+    def __init__(
+        self, token: Any = (1, 2, 4, 9), kind: str = "LayerNorm", eps: float = 1e-5
+    ):
         token = as_array("token", token)
         if token.ndim != 1 or not 2 <= len(token) <= 8 or not np.isfinite(token).all():
             raise ValueError(
@@ -35,14 +40,15 @@ class NormMicroscope(View):
             shift=0,  # added to every number, after the factor
             scale=1,
             eps=eps,
+            eps_choices=list(EPS),
             kind=kind,
             part="x",  # what the bars are: "x", "gamma" or "beta"
         )
 
-    def summary(self):
+    def summary(self) -> str:
         return f"{self.state['kind']} of {self.state['x']}"
 
-    def still(self):
+    def still(self) -> str:
         """Return the token and what both norms make of it, with mean and variance."""
         x, eps = np.array(self.state["x"]), self.state["eps"]
         centred = x - x.mean()
@@ -70,45 +76,46 @@ class NormAxes(View):
     module = JS / "norms/norm_axes.js"
     styles = (JS / "norms/norms.css",)
 
-    def __init__(self, batch, kind="LayerNorm"):
+    def __init__(self, batch: Any, kind: str = "LayerNorm"):
         batch = as_array("batch", batch)
         if batch.ndim != 3 or not 2 <= len(batch) <= 8 or not np.isfinite(batch).all():
             wanted = "(B, T, D), finite, of 2 to 8 sequences"
             raise ValueError(f"batch must be {wanted}, got {batch.shape}")
         if kind not in ("LayerNorm", "BatchNorm"):
             raise ValueError(f"kind must be LayerNorm or BatchNorm, got {kind!r}")
-        rows = batch.reshape(-1, batch.shape[-1])
+        B, T, D = self.shape = batch.shape
+        rows = batch.reshape(-1, D)
         super().__init__(
             rows=rows.tolist(),
-            length=batch.shape[1],
+            length=T,
+            names=[f"{letter}{t + 1}" for letter in "ABCDEFGH"[:B] for t in range(T)],
             padding=[False] * len(rows),
             others=False,  # the neighbours of the first sequence are others
             kind=kind,
             here=[0, 0],
         )
-        self.shape = batch.shape
 
-    def summary(self):
+    def summary(self) -> str:
         B, T, D = self.shape
         return f"{B} sequences, {T} tokens, {D} features"
 
-    def still(self):
+    def still(self) -> str:
         """Return each token's numbers, and what both norms make of them."""
         x = np.array(self.state["rows"])
         layer, batch = (
             (x - x.mean(axis, keepdims=True)) / x.std(axis, keepdims=True)
             for axis in (1, 0)
         )
-        T, D = self.shape[1:]
         rows = (
-            table_row(f"{'ABCDEFGH'[r // T]}{r % T + 1}", [*x[r], *layer[r], *batch[r]])
-            for r in range(len(x))
+            table_row(name, [*x[r], *layer[r], *batch[r]])
+            for r, name in enumerate(self.state["names"])
         )
+        D = self.shape[-1]
         head = "".join(f"<th colspan={D}>{n}" for n in ("x", "LayerNorm", "BatchNorm"))
         return f"<table><tr><td>{head}{''.join(rows)}</table>"
 
 
-def table_row(name, values) -> str:
+def table_row(name: str, values: Iterable[float]) -> str:
     """Return one row of a table; -0.00 is shown as 0.00."""
     cells = "".join(f"<td>{round(value, 2) + 0.0:.2f}" for value in values)
     return f"<tr><th scope=row>{html_text(name)}{cells}"

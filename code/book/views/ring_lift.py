@@ -4,6 +4,8 @@ A reader moves the units' lines, bends them or not, and turns the lifted points 
 The accuracy of the best plane is computed again at every change.
 """
 
+from typing import Any
+
 import numpy as np
 from taken_apart.views import View, as_array
 
@@ -24,7 +26,7 @@ class RingLift(View):
     module = JS / "ring_lift/ring_lift.js"
     styles = (JS / "ring_lift/ring_lift.css",)
 
-    def __init__(self, points, labels, weight, bias):
+    def __init__(self, points: Any, labels: Any, weight: Any, bias: Any):
         self.points = as_array("points", points)
         self.labels = as_array("labels", labels).astype(int)
         self.weight, self.bias = unit_lines(
@@ -43,24 +45,24 @@ class RingLift(View):
             labels=self.labels.tolist(),
             units=[
                 {"angle": round(float(angle), 2), "offset": round(float(offset), 3)}
-                for angle, offset in zip(angles, self.bias)
+                for angle, offset in zip(angles, self.bias, strict=True)
             ],
             relu=True,
             unit=0,
             camera=[YAW, PITCH],
         )
 
-    def summary(self):
+    def summary(self) -> str:
         n_units = self.weight.shape[1]
         return f"{len(self.points)} points, {n_units} hidden units"
 
-    def hidden(self, relu=True) -> np.ndarray:
+    def hidden(self, relu: bool = True) -> np.ndarray:
         """Return the lifted points (N, 3); a unit that is missing gives 0."""
         heights = self.points @ self.weight + self.bias
         heights = np.maximum(heights, 0) if relu else heights
         return np.pad(heights, ((0, 0), (0, 3 - heights.shape[1])))
 
-    def still(self):
+    def still(self) -> str:
         """Return the lifted points with and without ReLU, as two drawings."""
         drawings = "".join(
             f"<figure>{self.drawing(relu)}<figcaption>{text}</figcaption></figure>"
@@ -71,21 +73,21 @@ class RingLift(View):
         )
         return f'<div class="lift-still">{drawings}</div>'
 
-    def drawing(self, relu) -> str:
+    def drawing(self, relu: bool) -> str:
         """Return the lifted points as SVG, looked at as the view does at first."""
         seen = turned(self.hidden(relu), YAW, PITCH)
         seen -= (seen.max(axis=0) + seen.min(axis=0)) / 2
         places = (150 + 130 * seen / np.abs(seen).max()).round(1)
         circles = "".join(
             f'<circle class="lift-{label}" cx="{x}" cy="{300 - y:.1f}" r="3.5"/>'
-            for (x, y), label in zip(places, self.labels)
+            for (x, y), label in zip(places, self.labels, strict=True)
         )
         label = f"The lifted points, {'with' if relu else 'without'} ReLU"
         box = 'viewBox="0 0 300 300" width="260" role="img"'
         return f'<svg {box} aria-label="{label}">{circles}</svg>'
 
 
-def unit_lines(weight, bias):
+def unit_lines(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the units scaled to directions of length one, and their offsets."""
     if weight.ndim != 2 or len(weight) != 2 or weight.shape[1] not in (2, 3):
         raise ValueError(f"weight must be (2, F) with F 2 or 3, got {weight.shape}")
@@ -97,7 +99,7 @@ def unit_lines(weight, bias):
     return weight / lengths, bias / lengths
 
 
-def turned(spots, yaw, pitch) -> np.ndarray:
+def turned(spots: np.ndarray, yaw: float, pitch: float) -> np.ndarray:
     """Return points of space (N, 3) as seen: to the right, and upwards; (N, 2)."""
     yaw, pitch = np.radians([yaw, pitch])
     x, y, z = spots.T

@@ -1,5 +1,8 @@
 """The row editor: a view in which a reader pushes one token and sees what moves."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import reference
 from taken_apart.views import View, as_array, html_text, token_lists
@@ -18,7 +21,14 @@ class RowEditor(View):
     module = JS / "row_editor/row_editor.js"
     styles = (JS / "row_editor/row_editor.css",)
 
-    def __init__(self, x, feed_forward, attention, tokens=None, push=None):
+    def __init__(
+        self,
+        x: Any,
+        feed_forward: Any,
+        attention: Any,
+        tokens: Sequence | None = None,
+        push: Sequence[float] | None = None,
+    ):
         self.x = x = as_array("x", x)
         d_model = attention.d_model
         if x.ndim != 2 or x.shape[1] != d_model:
@@ -40,11 +50,11 @@ class RowEditor(View):
             push=push,
         )
 
-    def summary(self):
+    def summary(self) -> str:
         T, D = self.x.shape
         return f"{T} tokens, {D} features"
 
-    def outputs(self, push) -> dict[str, np.ndarray]:
+    def outputs(self, push: Any) -> dict[str, np.ndarray]:
         """Run both parts in NumPy on the pushed tokens; each output is (T, D)."""
         x = (self.x + np.reshape(push, (-1, 1)))[None]
         fed = reference.feed_forward(self.parameters["feed-forward"], x)
@@ -53,15 +63,17 @@ class RowEditor(View):
         )
         return {"feed-forward": fed[0], "attention": mixed[0]}
 
-    def still(self):
+    def still(self) -> str:
         """Return for each token which rows of each output move when it is pushed."""
         before, tokens = self.outputs(np.zeros(len(self.x))), self.state["tokens"]
         rows = []
-        for token, push in zip(tokens, np.eye(len(self.x))):
+        for token, push in zip(tokens, np.eye(len(self.x)), strict=True):
             cells = [
                 ", ".join(
                     other
-                    for other, gap in zip(tokens, np.abs(after - before[name]).max(1))
+                    for other, gap in zip(
+                        tokens, np.abs(after - before[name]).max(1), strict=True
+                    )
                     if gap > 1e-9
                 )
                 for name, after in self.outputs(push).items()
@@ -72,7 +84,8 @@ class RowEditor(View):
         return f"<table>{head}</tr>{''.join(rows)}</table>"
 
 
-def plain_lists(parameters) -> dict:
+def plain_lists(parameters: Mapping[str, Any]) -> dict[str, list]:
+    """Return parameters as nested lists of four decimals."""
     return {
         name: as_array(name, values).round(4).tolist()
         for name, values in parameters.items()

@@ -1,6 +1,8 @@
 """A view of chapter 2: a few queries and keys, and the divisor of their scores."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from taken_apart.views import View, as_array, html_text, numbers_table, place
@@ -20,7 +22,16 @@ class ScaleDial(View):
     module = JS / "scale_dial/scale_dial.js"
     styles = (JS / "scale_dial/scale_dial.css",)
 
-    def __init__(self, query, key, tokens, columns=None, *, divisor=None, cell=(0, 0)):
+    def __init__(
+        self,
+        query: Any,
+        key: Any,
+        tokens: Sequence,
+        columns: Sequence | None = None,
+        *,
+        divisor: float | None = None,
+        cell: tuple[int, int] = (0, 0),
+    ):
         self.query, self.key = as_array("query", query), as_array("key", key)
         tokens = list(map(str, tokens))
         names = list(map(str, columns or range(self.query.shape[-1])))
@@ -40,17 +51,17 @@ class ScaleDial(View):
             cell=[place("cell", each, len(tokens)) for each in cell],
         )
 
-    def weights(self, divisor):
+    def weights(self, divisor: float) -> np.ndarray:
         """Return the map of weights (T, T) under a divisor."""
         scores = self.query @ self.key.T / divisor
         grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return grown / grown.sum(axis=-1, keepdims=True)
 
-    def summary(self):
+    def summary(self) -> str:
         asked, found = (self.state["tokens"][each] for each in self.state["cell"])
         return f"{asked} asks {found}, divided by {self.state['divisor']:g}"
 
-    def still(self):
+    def still(self) -> str:
         """Return the chosen row under five divisors, as a table."""
         row, tokens = self.state["cell"][0], self.state["tokens"]
         divisors = (0.5, 1, 2, 4, 8)

@@ -1,6 +1,8 @@
 """SpotTheBug: an encoder is shown by what it does, and the reader names its fault."""
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from taken_apart.views import View, heat_map, html_text
@@ -20,7 +22,7 @@ class SpotTheBug(View):
     module = JS / "spot_the_bug/spot_the_bug.js"
     styles = (JS / "spot_the_bug/spot_the_bug.css",)
 
-    def __init__(self, rounds=ROUNDS):
+    def __init__(self, rounds: Mapping[str, Sequence[str]] = ROUNDS):
         recorded = json.loads(LOSSES.read_text())
         asked = [
             one_round(PITFALLS[name], others, recorded)
@@ -35,10 +37,10 @@ class SpotTheBug(View):
             answers=[None] * len(asked),
         )
 
-    def summary(self):
+    def summary(self) -> str:
         return f"{len(self.state['rounds'])} rounds"
 
-    def still(self):
+    def still(self) -> str:
         """Return the drawings of each round, and the answers folded below them."""
         rounds = self.state["rounds"]
         shown = "".join(still_round(i, r) for i, r in enumerate(rounds, 1))
@@ -46,13 +48,14 @@ class SpotTheBug(View):
         return f"<p>The right encoder: {right}</p><ol>{shown}</ol>"
 
 
-def drawings(shown) -> str:
+def drawings(shown: dict[str, Any]) -> str:
+    """Return what an encoder does: its map, what moves what, and its loss in words."""
     squares = (heat_map(np.array(shown[name]) / LEVELS) for name in ("map", "moved"))
     first, last = shown["losses"][0], shown["losses"][-1]
     return f"{' '.join(squares)} loss from {first:.2f} to {last:.2f}"
 
 
-def still_round(number, asked) -> str:
+def still_round(number: int, asked: dict[str, Any]) -> str:
     choices = "; ".join(html_text(name) for name, _ in asked["choices"])
     answer, cause = asked["choices"][asked["right"]]
     return (

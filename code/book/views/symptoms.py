@@ -1,8 +1,12 @@
 """The museum as a table: what one sees, why, the line that tells, and the cure."""
 
+from collections.abc import Mapping
+from typing import NoReturn
+
 from taken_apart.views import View, html_text
 
 from ..pitfalls import PITFALLS, SIGNS
+from ..pitfalls.catalogue import Pitfall
 from . import JS
 
 
@@ -16,16 +20,16 @@ class Symptoms(View):
     module = JS / "symptoms/symptoms.js"
     styles = (JS / "ledger/ledger.css", JS / "symptoms/symptoms.css")
 
-    def __init__(self, pitfalls=PITFALLS):
+    def __init__(self, pitfalls: Mapping[str, Pitfall] = PITFALLS):
         super().__init__()
         order = SIGNS.index
         self.pitfalls = sorted(pitfalls.values(), key=lambda case: order(case.sign))
 
-    def summary(self):
+    def summary(self) -> str:
         signs = {case.sign for case in self.pitfalls}
         return f"{len(self.pitfalls)} exhibits, {len(signs)} signs"
 
-    def still(self):
+    def still(self) -> str:
         titles = "what you see", "likely cause", "the line that tells", "cure"
         head = "".join(f'<th scope="col">{title}</th>' for title in titles)
         body = "".join(map(row, self.pitfalls))
@@ -37,16 +41,17 @@ class Symptoms(View):
             f'<div class="eta-exhibits">{exhibits}</div>'
         )
 
-    def live(self):
+    def live(self) -> NoReturn:
         """Raise TypeError: the table has nothing to exchange with a kernel."""
         raise TypeError("Symptoms has no live form: show it as it is")
 
 
-def anchor(case) -> str:
+def anchor(case: Pitfall) -> str:
+    """Return the id of an exhibit's lines; spot_the_bug.js links to it too."""
     return f"exhibit-{case.name.replace(' ', '-')}"
 
 
-def row(case) -> str:
+def row(case: Pitfall) -> str:
     said = html_text
     link = f'<a href="#{anchor(case)}">{said(case.name)}</a>'
     cells = (
@@ -59,7 +64,7 @@ def row(case) -> str:
     return f"<tr {data}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def details(case) -> str:
+def details(case: Pitfall) -> str:
     """Return an exhibit to open: its cause, its lines, and where it was met."""
     said = html_text
     return (

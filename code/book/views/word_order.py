@@ -1,5 +1,8 @@
 """A view of chapter 1: what happens to the rows of a sentence when its words move."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from taken_apart.views import SHARED, View, as_array, html_text
 
@@ -18,7 +21,7 @@ class WordOrder(View):
     module = JS / "word_order/word_order.js"
     styles = (SHARED / "strips.css", JS / "word_order/word_order.css")
 
-    def __init__(self, tokens, words, places, *, add=False):
+    def __init__(self, tokens: Sequence, words: Any, places: Any, *, add: bool = False):
         words, places = as_array("words", words), as_array("places", places)
         tokens = list(map(str, tokens))
         if words.ndim != 2 or words.shape != places.shape or len(words) != len(tokens):
@@ -34,10 +37,10 @@ class WordOrder(View):
             add=bool(add),
         )
 
-    def summary(self):
+    def summary(self) -> str:
         return " ".join(self.state["tokens"])
 
-    def still(self):
+    def still(self) -> str:
         """Return the sentence and its reverse, and whose rows are new, in a table."""
         tokens, reverse = self.state["tokens"], self.state["tokens"][::-1]
         counts = [f"{self.fresh(add)} of {len(tokens)}" for add in (False, True)]

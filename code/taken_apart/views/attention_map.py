@@ -1,5 +1,8 @@
 """The attention map: which token looks at which, in every layer and head."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from .arrays import as_array, is_batch, place, token_lists
@@ -33,16 +36,16 @@ class AttentionMap(View):
 
     def __init__(
         self,
-        weights,
-        tokens=None,
-        key_tokens=None,
+        weights: Any,
+        tokens: Sequence | None = None,
+        key_tokens: Sequence | None = None,
         *,
-        key_padding_mask=None,
-        layer=0,
-        head=0,
-        sample=0,
-        compare=None,
-        digits=None,
+        key_padding_mask: Any = None,
+        layer: int = 0,
+        head: int = 0,
+        sample: int = 0,
+        compare: tuple[int, int] | None = None,
+        digits: int | None = None,
     ):
         self.weights = stack_weights(weights, tokens)  # (B, L, H, Tq, Tk)
         B, L, H, Tq, Tk = self.weights.shape
@@ -61,15 +64,16 @@ class AttentionMap(View):
             scale="all",  # the last colour: largest of "all", of this "map", or "one"
             editable=False,  # live, with `recompute`: a click on a key masks it
             digits=self.digits,
+            exact_zero=EXACT_ZERO,
             **encode_weights(self.weights, self.digits),
         )
 
-    def summary(self):
+    def summary(self) -> str:
         B, L, H, Tq, Tk = self.state["shape"]
         samples = f"{B} samples, " if B > 1 else ""
         return f"{samples}{L} layers, {H} heads, {Tq} queries, {Tk} keys"
 
-    def still(self):
+    def still(self) -> str:
         """Return the chosen head: as numbers where they fit, else as a drawing."""
         state, (*_, n_queries, n_keys) = self.state, self.state["shape"]
         sample, layer, head = state["sample"], state["layer"], state["head"]
@@ -81,11 +85,12 @@ class AttentionMap(View):
         caption = f"Attention weights, layer {layer}, head {head}; rows are queries."
         return draw(weights, queries, keys, caption)
 
-    def live(self, recompute=None):
+    def live(self, recompute: Callable[[np.ndarray], Any] | None = None) -> Any:
         """Return the ipywidget; `recompute` lets the reader mask keys in the page.
 
         `recompute(key_padding_mask)` takes the bool array (B, Tk) that the page now
-        shows and returns weights in any of the forms that AttentionMap takes.
+        shows and returns weights in any of the forms that AttentionMap takes. Raises
+        ValueError in the kernel where their sizes are others than before.
         """
         widget = super().live()
         if recompute is not None:
@@ -93,7 +98,8 @@ class AttentionMap(View):
             widget.observe(lambda change: self.refresh(widget, recompute), "padding")
         return widget
 
-    def refresh(self, widget, recompute):
+    def refresh(self, widget: Any, recompute: Callable[[np.ndarray], Any]):
+        """Give the widget the weights that belong to the padding it shows now."""
         mask = np.array(widget.padding, dtype=bool)
         tokens = self.state["query_tokens"]
         weights = stack_weights(recompute(mask), tokens)
@@ -105,7 +111,7 @@ class AttentionMap(View):
                 setattr(widget, name, value)
 
 
-def stack_weights(weights, tokens) -> np.ndarray:
+def stack_weights(weights: Any, tokens: Sequence | None) -> np.ndarray:
     """Bring weights of every form that AttentionMap takes to (B, L, H, Tq, Tk)."""
     if isinstance(weights, (list, tuple)):
         layers = [as_array(f"layer {i} of weights", x) for i, x in enumerate(weights)]
@@ -120,7 +126,7 @@ def stack_weights(weights, tokens) -> np.ndarray:
     return stacked
 
 
-def split_layers(weights, tokens):
+def split_layers(weights: np.ndarray, tokens: Sequence | None) -> list[np.ndarray]:
     """Read one array as a list of layers, by its rank."""
     if weights.ndim not in (2, 3, 4):
         wanted = "(Tq, Tk), (H, Tq, Tk) or (L, H, Tq, Tk), or a list of layers"
@@ -130,7 +136,7 @@ def split_layers(weights, tokens):
     return list(weights) if weights.ndim == 4 and not is_batch(tokens) else [weights]
 
 
-def check_weights(weights):
+def check_weights(weights: np.ndarray):
     if not np.isfinite(weights).all():
         raise ValueError("weights must be finite, got nan or inf")
     low, high = weights.min(), weights.max()
@@ -142,7 +148,7 @@ def check_weights(weights):
         )
 
 
-def padding_lists(weights, mask) -> list[list[int]]:
+def padding_lists(weights: np.ndarray, mask: Any) -> list[list[int]]:
     """Return 1 for each key that is padding: given, or zero for every query."""
     if mask is None:
         return (weights == 0).all(axis=(1, 2, 3)).astype(int).tolist()
@@ -159,12 +165,12 @@ def padding_lists(weights, mask) -> list[list[int]]:
     return mask.reshape(wanted).astype(int).tolist()
 
 
-def place_pair(pair, n_layers, n_heads) -> list[int]:
+def place_pair(pair: tuple[int, int], n_layers: int, n_heads: int) -> list[int]:
     layer, head = pair
     return [place("layer", layer, n_layers), place("head", head, n_heads)]
 
 
-def encode_weights(weights, digits) -> dict[str, bytes]:
+def encode_weights(weights: np.ndarray, digits: int) -> dict[str, bytes]:
     """Round weights to 16 bits, and keep the exact sums of the rows beside them.
 
     All low bytes come before all high bytes, an order that deflates better.

@@ -13,7 +13,9 @@ import base64
 import functools
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .bundle import SHARED, classic_script, es_module, style
 from .html import html_text
@@ -32,7 +34,7 @@ class View:
     styles: tuple[Path, ...] = ()  # of this view alone, beside what all views share
     plain_size = 65_536  # bytes; a larger state travels deflated and is drawn later
 
-    def __init__(self, **state):
+    def __init__(self, **state: Any):
         self.state = state
 
     def summary(self) -> str:
@@ -52,22 +54,24 @@ class View:
             f"<script>{classic_script(self.module)}</script></div>"
         )
 
-    def live(self):
+    def live(self) -> Any:
         """Return an ipywidget of the same view whose state is synced with the kernel.
 
-        Each name in the state is a trait: read it, set it, or `observe` it. Needs
-        anywidget and a running kernel; works with ipywidgets 7 and 8.
+        Each name in the state is a trait: read it, set it, or `observe` it. Works with
+        ipywidgets 7 and 8 in a running kernel. Raises ModuleNotFoundError without
+        anywidget.
         """
         return live_class(type(self), tuple(self.state))(**self.state)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary()})"
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what a notebook shows; it hands over which forms it can take."""
         return {"text/plain": repr(self), "text/html": self.html()}
 
 
-def packed(state: dict, plain_size: int) -> str:
+def packed(state: dict[str, Any], plain_size: int) -> str:
     """Return the state as JSON with its bytes in base64, under "$b".
 
     Beyond plain_size bytes are deflated, under "$z", and the JSON too. Browsers inflate
@@ -80,8 +84,13 @@ def packed(state: dict, plain_size: int) -> str:
     return base64_text(deflate(to_json(state, "$z", deflate).encode()))
 
 
-def to_json(state, key, pack) -> str:
-    def as_json(value):
+def to_json(state: dict[str, Any], key: str, pack: Callable[[bytes], bytes]) -> str:
+    """Return the state as JSON, its bytes packed and in base64 under `key`.
+
+    Raises TypeError for what JSON cannot hold, ValueError for nan and inf.
+    """
+
+    def as_json(value: object) -> dict[str, str]:
         if isinstance(value, bytes):
             return {key: base64_text(pack(value))}
         raise TypeError(f"a view's state holds JSON or bytes, got {value!r:.60}")
@@ -94,12 +103,15 @@ def base64_text(data: bytes) -> str:
 
 
 @functools.cache
-def live_class(view: type, names: tuple) -> type:
+def live_class(view: type[View], names: tuple[str, ...]) -> type:
     """Build the widget class of a view: its module, its style, a trait a name."""
     import anywidget  # here, because views need neither a kernel nor widgets
     import traitlets
 
     traits = {name: traitlets.Any().tag(sync=True) for name in names}
-    page = {"_esm": es_module(view.module), "_css": style(SHARED_STYLES + view.styles)}
-    named = {"__repr__": lambda widget: f"{view.__name__}(...).live()"}  # no address
-    return type(f"Live{view.__name__}", (anywidget.AnyWidget,), page | named | traits)
+    page = {
+        "_esm": es_module(view.module),
+        "_css": style(SHARED_STYLES + view.styles),
+        "__repr__": lambda widget: f"{view.__name__}(...).live()",  # no address
+    }
+    return type(f"Live{view.__name__}", (anywidget.AnyWidget,), page | traits)

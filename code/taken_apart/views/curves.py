@@ -1,6 +1,8 @@
 """Curves of recorded results that a reader switches in and out, and reads exactly."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,11 @@ from .html import html_text, plain_text
 FEW, MANY = 16, 1000  # curves to switch among, and values in one curve
 DIGITS = 4  # significant digits that a value keeps on its way into the page
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
+
+Number = float | str  # JSON has no nan and no inf: they travel as text
+Curve = tuple[
+    list[int], list[Number]
+]  # the places of its name and settings; its values
 
 
 class Curves(View):
@@ -37,28 +44,32 @@ class Curves(View):
 
     def __init__(
         self,
-        curves,
-        x="step",
-        y="loss",
+        curves: dict[Any, Iterable[float]],
+        x: str = "step",
+        y: str = "loss",
         *,
-        at=None,
-        settings=(),
-        picked=None,
-        reference=None,
-        shown=None,
-        lines=None,
-        log=False,
+        at: Iterable[float] | None = None,
+        settings: Sequence[str] = (),
+        picked: Mapping[str, Any] | None = None,
+        reference: Any = None,
+        shown: Iterable | None = None,
+        lines: Mapping[str, float] | None = None,
+        log: bool = False,
     ):
         names, choices, drawn = sort_curves(curves, tuple(settings))
         longest = max(len(values) for _, values in drawn)
         self.at = check_at(at, longest)
-        check_log(log, drawn, lines or {})
+        if log:
+            check_log(drawn, lines or {})
         super().__init__(
             x=plain_text(x),
             y=plain_text(y),
             at=self.at,
             names=names,
-            settings=[[plain_text(s), list(c)] for s, c in zip(settings[1:], choices)],
+            settings=[
+                [plain_text(s), list(c)]
+                for s, c in zip(settings[1:], choices, strict=True)
+            ],
             curves=[[list(key), values] for key, values in drawn],
             lines=[[plain_text(n), number(v, n)] for n, v in (lines or {}).items()],
             reference=None if reference is None else find(names, reference),
@@ -68,24 +79,22 @@ class Curves(View):
             cursor=len(self.at) - 1,  # the place in `at` whose values are told
         )
 
-    def summary(self):
+    def summary(self) -> str:
         state = self.state
         n_values = sum(len(values) for _, values in state["curves"])
         among = "".join(f", {len(c)} {name}" for name, c in state["settings"])
         curves = f"{len(state['names'])} curves{among}"
         return f"{state['y']} over {state['x']}: {curves}, {n_values} values"
 
-    def still(self):
+    def still(self) -> str:
         """Return a drawing of the curves shown first, and all curves as a table."""
         return still_drawing(self.state) + still_table(self.state)
 
 
-def sort_curves(curves, settings):
-    """Return the switched names, the other settings' values, and the coded curves.
-
-    A coded curve is its place among the names and each setting's values, and its own
-    values.
-    """
+def sort_curves(
+    curves: dict[Any, Iterable[float]], settings: tuple[str, ...]
+) -> tuple[list[str], list[list[str]], list[Curve]]:
+    """Return the switched names, the other settings' values, and the coded curves."""
     if not isinstance(curves, dict) or not curves:
         raise ValueError(f"curves must map names to values, got {curves!r:.60}")
     if len(settings) == 1:
@@ -94,29 +103,36 @@ def sort_curves(curves, settings):
     for key in keys:
         if not isinstance(key, tuple) or len(key) != max(1, len(settings)):
             raise ValueError(f"a curve's name must tell {settings}, got {key!r}")
-    columns = [[*dict.fromkeys(map(plain_text, column))] for column in zip(*keys)]
+    columns = [
+        [*dict.fromkeys(map(plain_text, column))] for column in zip(*keys, strict=True)
+    ]
     if len(columns[0]) > FEW:
         raise ValueError(f"at most {FEW} curves to switch, got {len(columns[0])}")
-    places = [[c.index(plain_text(p)) for c, p in zip(columns, key)] for key in keys]
+    places = [
+        [c.index(plain_text(p)) for c, p in zip(columns, key, strict=True)]
+        for key in keys
+    ]
     if len({*map(tuple, places)}) < len(keys):
         raise ValueError(f"each curve wants a name of its own, got {keys}")
     drawn = [
-        (place, coded(name, v)) for place, (name, v) in zip(places, curves.items())
+        (place, coded(name, v))
+        for place, (name, v) in zip(places, curves.items(), strict=True)
     ]
     return columns[0], columns[1:], drawn
 
 
-def coded(name, values) -> list:
+def coded(name: Any, values: Iterable[float]) -> list[Number]:
     """Return the values of one curve for JSON, rounded; nan and inf as text."""
-    values = [number(value, name) for value in values]
-    if not 1 <= len(values) <= MANY:
+    numbers = [number(value, name) for value in values]
+    if not 1 <= len(numbers) <= MANY:
         raise ValueError(
-            f"curve {name!r} must hold 1 to {MANY} values, got {len(values)}"
+            f"curve {name!r} must hold 1 to {MANY} values, got {len(numbers)}"
         )
-    return values
+    return numbers
 
 
-def number(value, name):
+def number(value: Any, name: Any) -> Number:
+    """Return a value for JSON: rounded, or as text where it is nan or inf."""
     try:
         value = float(value)
     except (TypeError, ValueError):
@@ -126,56 +142,71 @@ def number(value, name):
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)
 
 
-def check_at(at, longest) -> list:
-    at = list(range(1, longest + 1)) if at is None else [number(x, "at") for x in at]
-    if len(at) < longest:
-        raise ValueError(f"at must name an x for {longest} values, got {len(at)}")
-    if any(isinstance(x, str) for x in at) or at != sorted(set(at)):
+def check_at(at: Iterable[float] | None, longest: int) -> list[float]:
+    """Return the x of each value, whole numbers as such."""
+    if at is None:
+        return list(range(1, longest + 1))
+    numbers = [number(x, "at") for x in at]
+    finite = [x for x in numbers if not isinstance(x, str)]
+    if len(numbers) < longest:
+        raise ValueError(f"at must name an x for {longest} values, got {len(numbers)}")
+    if len(finite) < len(numbers) or finite != sorted(set(finite)):
         raise ValueError("at must be finite and grow from value to value")
-    return [int(x) if x == int(x) else x for x in at]
+    return [int(x) if x == int(x) else x for x in finite]
 
 
-def check_log(log, drawn, lines):
+def check_log(drawn: list[Curve], lines: Mapping[str, float]):
     values = [v for _, curve in drawn for v in curve] + list(lines.values())
     low = min((v for v in values if not isinstance(v, str)), default=1)
-    if log and low <= 0:
+    if low <= 0:
         raise ValueError(f"log wants values above 0, got {low:g}")
 
 
-def find(names, name) -> int:
+def find(names: list[str], name: Any) -> int:
+    """Return the place of a name; ValueError where it is none of them."""
     if plain_text(name) not in names:
         raise ValueError(f"{name!r} is none of the curves: {', '.join(names)}")
     return names.index(plain_text(name))
 
 
-def shown_names(names, reference, shown) -> list[bool]:
+def shown_names(names: list[str], reference: Any, shown: Iterable | None) -> list[bool]:
+    """Say of each name whether it is switched in; the reference always is."""
     chosen = names if shown is None else [*shown, *[reference][: reference is not None]]
     places = {find(names, name) for name in chosen}
     return [place in places for place in range(len(names))]
 
 
-def picked_values(settings, choices, picked) -> list[int]:
+def picked_values(
+    settings: Sequence[str], choices: list[list[str]], picked: Mapping[str, Any]
+) -> list[int]:
+    """Return the place of the picked value of each setting, the first by default."""
     if unknown := picked.keys() - set(settings):
         raise ValueError(f"picked must name {list(settings)}, got {sorted(unknown)}")
-    return [find(c, picked.get(name, c[0])) for name, c in zip(settings, choices)]
+    return [
+        find(c, picked.get(name, c[0]))
+        for name, c in zip(settings, choices, strict=True)
+    ]
 
 
 # --- The still figure ----------------------------------------------------------------
 
 
-def finite_part(values) -> list[float]:
+def finite_part(values: list[Number]) -> list[Number]:
     """Return the values before the first nan or inf."""
     stop = next((i for i, v in enumerate(values) if isinstance(v, str)), len(values))
     return values[:stop]
 
 
-def full_name(state, key) -> str:
+def full_name(state: dict[str, Any], key: list[int]) -> str:
     """Return "Pre-LN, layers 24": a curve's name and the settings it belongs to."""
-    others = (f"{name} {c[i]}" for i, (name, c) in zip(key[1:], state["settings"]))
+    others = (
+        f"{name} {c[i]}"
+        for i, (name, c) in zip(key[1:], state["settings"], strict=True)
+    )
     return html_text(", ".join([state["names"][key[0]], *others]))
 
 
-def still_drawing(state) -> str:
+def still_drawing(state: dict[str, Any]) -> str:
     """Return the curves that are shown at first as SVG, each named at its end."""
     shown = {
         key[0]: np.array(finite_part(values))
@@ -190,7 +221,7 @@ def still_drawing(state) -> str:
     for i, ys in sorted(heights.items(), key=lambda curve: -curve[1][-1]):
         across = 440 * (np.array(state["at"][: len(ys)]) - first) / (last - first)
         down = 190 - 180 * (ys - low) / (high - low)
-        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in zip(across, down))
+        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in zip(across, down, strict=True))
         free = max(free + 12, down[-1] + 4)
         marks.append(
             f'<polyline points="{points}" stroke-dasharray="{DASHES[i % 4]}"/>'
@@ -201,13 +232,13 @@ def still_drawing(state) -> str:
     return f'<svg {box} role="img" aria-label="{label}">{"".join(marks)}</svg>'
 
 
-def extremes(values) -> tuple[float, float]:
+def extremes(values: Any) -> tuple[float, float]:
     """Return the least and the greatest value, made different where they are one."""
     low, high = (min(values), max(values)) if len(values) else (0, 1)
     return low, high if high > low else low + 1
 
 
-def still_table(state) -> str:
+def still_table(state: dict[str, Any]) -> str:
     """Return every curve at five x, from the first to the last."""
     n = len(state["at"])
     places = sorted({round(part * (n - 1) / 4) for part in range(5)})
@@ -221,7 +252,7 @@ def still_table(state) -> str:
     return f"<table><caption>{caption}</caption><tr><td>{head}{rows}</table>"
 
 
-def told(values, i) -> str:
+def told(values: list[Number], i: int) -> str:
     """Return a value in words: empty after the end, "stopped" from the first nan on."""
     if i >= len(values):
         return ""

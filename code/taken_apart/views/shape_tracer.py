@@ -2,12 +2,16 @@
 
 import math
 import re
+from collections.abc import Set
+from typing import Any
 
 from .base import View
 from .bundle import JS
 from .html import html_text
 
 LAYER = re.compile(r"(?P<path>(.*?\.)??)(?P<number>\d+)(\.(?P<rest>.*))?$")
+
+Row = dict[str, Any]  # one of the rows in `Trace.to_dict()`
 
 
 class ShapeTracer(View):
@@ -22,7 +26,7 @@ class ShapeTracer(View):
     plain_size = 0  # its text deflates to a third
     styles = (JS / "shape_tracer/shape_tracer.css",)
 
-    def __init__(self, trace, **sizes):
+    def __init__(self, trace: Any, **sizes: int):
         trace = trace.to_dict() if hasattr(trace, "to_dict") else trace
         if not isinstance(trace, dict) or not trace.get("rows"):
             raise TypeError(f"ShapeTracer wants a trace with rows, got {trace!r:.60}")
@@ -38,11 +42,11 @@ class ShapeTracer(View):
             **encode_rows(self.rows),
         )
 
-    def summary(self):
+    def summary(self) -> str:
         sizes = ", ".join(f"{name}={n}" for name, n in self.state["sizes"].items())
         return f"{self.name}, {len(self.rows)} rows, {sizes}"
 
-    def still(self):
+    def still(self) -> str:
         """Return the rows as a table: line, code, operation, shapes, elements."""
         body, before = [], None
         for row in self.rows:
@@ -56,7 +60,7 @@ class ShapeTracer(View):
         return f"<table><tr>{head}{''.join(body)}</table>{why}"
 
 
-def still_row(row, line) -> str:
+def still_row(row: Row, line: tuple) -> str:
     """Return one table row; HTML lets its cells end where the next begins."""
     inputs = " ".join(axes_text(x["axes"]) for x in row["inputs"])
     outputs = " ".join(axes_text(x["axes"]) for x in row["outputs"])
@@ -65,18 +69,18 @@ def still_row(row, line) -> str:
     return "<tr>" + "".join(f"<td>{html_text(cell)}" for cell in cells)
 
 
-def axes_text(axes) -> str:
+def axes_text(axes: list[str]) -> str:
     return f"({', '.join(map(str, axes))})".replace("*", "·")
 
 
-def check_sizes(sizes, names):
+def check_sizes(sizes: dict[str, int], names: Set[str]):
     for name, size in sizes.items():
         if name not in names or type(size) is not int or size < 1:
             wanted = f"whole numbers from 1 for names among {sorted(names)}"
             raise ValueError(f"sizes must be {wanted}, got {name}={size!r}")
 
 
-def fold_layers(rows) -> tuple[list[dict], int]:
+def fold_layers(rows: list[Row]) -> tuple[list[Row], int]:
     """Keep the first of several layers that ran alike; return also how many ran."""
     layers = {}  # (path, number) of a layer -> what ran in it
     for row in rows:
@@ -93,20 +97,20 @@ def fold_layers(rows) -> tuple[list[dict], int]:
     keys = [layer and layer.group("path", "number") for layer in inside]
     kept = [
         row | {"repeated": key == first}
-        for row, key in zip(rows, keys)
+        for row, key in zip(rows, keys, strict=True)
         if key in (None, first) or key[0] != path
     ]
     return kept, len(alike)
 
 
-def encode_rows(rows) -> dict[str, list]:
+def encode_rows(rows: list[Row]) -> dict[str, list]:
     """Name each line of source and each array once, and the rows by their places."""
     lines, arrays = {}, {}  # in order: a dict keeps it
 
-    def number(known, key):
+    def number(known: dict, key: Any) -> int:
         return known.setdefault(key, len(known))
 
-    def array(x):
+    def array(x: dict) -> int:
         return number(arrays, f"{x['dtype']} {','.join(x['axes'])}")
 
     coded = [

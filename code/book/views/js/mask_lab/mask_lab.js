@@ -200,9 +200,9 @@ function render({ model, el }) {
   const empty = emptyPanel();
   const content = picker(
     `${padded} holds`,
-    CONTENTS.map((text, i) => [i, text]),
+    Object.keys(CONTENTS).map((text) => [text, text]),
     () => model.get("content"),
-    (i) => put(model, { content: i }),
+    (text) => put(model, { content: text }),
   );
   const verdict = h("p", { class: "mask-verdict", role: "status" });
   const stays = h("p", { class: "mask-verdict", role: "status" });

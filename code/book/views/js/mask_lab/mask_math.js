@@ -147,28 +147,26 @@ function share(row, entry, rules) {
   return softmax(row).map((weight, j) => (rules.zeros && entry(j) === rules.hides ? 0 : weight));
 }
 
-// What may stand in the places of padding. Queries, keys and values are linear in it.
-export const CONTENTS = [
-  "its own vector",
-  "zeros",
-  "a copy of the first token",
-  "its own vector, times ten",
-];
+// What may stand in the places of padding, made of its row and of all rows. Queries,
+// keys and values are linear in it.
+export const CONTENTS = {
+  "its own vector": (row) => row,
+  zeros: (row) => row.map(() => 0),
+  "a copy of the first token": (_, rows) => rows[0],
+  "its own vector, times ten": (row) => row.map((x) => 10 * x),
+};
 
 export function withContent({ query, key, value }, padding, content, isCross) {
-  const change = (rows) =>
-    rows.map((row, i) => {
-      if (!padding.includes(i)) return row;
-      return { 0: row, 1: row.map(() => 0), 2: rows[0], 3: row.map((x) => 10 * x) }[content];
-    });
+  const put = CONTENTS[content];
+  const change = (rows) => rows.map((row, i) => (padding.includes(i) ? put(row, rows) : row));
   return { query: isCross ? query : change(query), key: change(key), value: change(value) };
 }
 
 // How far the outputs of real tokens move when the content of the padding changes:
 // { row, by }, the token that moves most; `by` is NaN where an output is.
 export function drift(data, blocked, padding, isCross, options) {
-  const outputs = CONTENTS.map(
-    (_, content) => attend(withContent(data, padding, content, isCross), blocked, options).output,
+  const outputs = Object.keys(CONTENTS).map(
+    (content) => attend(withContent(data, padding, content, isCross), blocked, options).output,
   );
   if (!outputs[0]) return null;
   const moves = outputs.flatMap((output) =>

@@ -20,7 +20,7 @@ function makeScene(model) {
     model,
     rows,
     length,
-    names: start.map((_, r) => `${"ABCDEFGH"[Math.floor(r / length)]}${(r % length) + 1}`),
+    names: model.get("names"),
     // How far the outputs of sequence A's real tokens are from those at the start.
     moved() {
       const now = first(normaliseBatch(model.get("kind"), rows()).out);

@@ -23,7 +23,6 @@ const PARTS = [
   ["gamma", "γ"],
   ["beta", "β"],
 ];
-const EPS = [1e-12, 1e-6, 1e-5, 1e-3, 0.1, 1].map((eps) => [eps, shortEps(eps)]);
 const STEP = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
 
 function signed(value) {
@@ -118,7 +117,11 @@ function controls(scene, start) {
       (power) => 10 ** power,
       (value) => `× ${shortText(value)}`,
     ),
-    choice("eps", "ε", EPS),
+    choice(
+      "eps",
+      "ε",
+      model.get("eps_choices").map((eps) => [eps, shortEps(eps)]),
+    ),
     choice("part", "bars are", PARTS),
   ];
   const reset = button("reset", () => put(model, { ...start }));

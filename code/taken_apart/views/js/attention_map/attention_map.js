@@ -29,7 +29,7 @@ function makeScene(model) {
     load() {
       const { buffer, byteOffset, byteLength } = model.get("sums");
       sums = new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength));
-      decoded = decodeWeights(model.get("weights"), digits);
+      decoded = decodeWeights(model.get("weights"), digits, model.get("exact_zero"));
       most = largest(decoded.values);
     },
     queries: () => model.get("query_tokens")[sample()],

@@ -1,11 +1,9 @@
 // The numbers behind an attention map: no page, no drawing.
 
-// A weight that is exactly 0 (masked, as a rule) is told apart from one that rounds to 0.
-export const EXACT_ZERO = 65535;
-
 // Weights travel as round(weight * 10^digits) in 16 bits: all low bytes, then all high
-// bytes, an order that deflates better.
-export function decodeWeights(view, digits) {
+// bytes, an order that deflates better. A weight that is exactly 0 (masked, as a rule)
+// has a code of its own, `exactZero`, which tells it from one that rounds to 0.
+export function decodeWeights(view, digits, exactZero) {
   const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
   const n = bytes.length / 2;
   const unit = 10 ** -digits;
@@ -13,7 +11,7 @@ export function decodeWeights(view, digits) {
   const zero = new Uint8Array(n);
   for (let i = 0; i < n; i++) {
     const code = bytes[i] + 256 * bytes[n + i];
-    if (code === EXACT_ZERO) zero[i] = 1;
+    if (code === exactZero) zero[i] = 1;
     else values[i] = code * unit;
   }
   return { values, zero };
