@@ -236,6 +236,18 @@ def test_the_numbers_stand_where_the_shape_says(show, x):
     assert places == wrong.flatten().tolist()
 
 
+def test_marks_stand_beside_the_rows_that_are_wrong(show, x):
+    four = ["split", "recut"]
+    for steps in (["split", "move", "attend", "out"], four):
+        page = show(juggler(x, steps=steps))
+        lines = {row.bounding_box()["y"] for row in page.locator(".jug-row").all()}
+        crosses = [
+            mark.bounding_box()["y"] for mark in page.locator(".jug-cross").all()
+        ]
+        assert crosses
+        assert set(crosses) <= lines
+
+
 @each_theme
 @each_width
 def test_the_juggler_is_accessible_and_fits(show, x, theme, width):

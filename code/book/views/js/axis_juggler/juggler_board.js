@@ -70,7 +70,7 @@ function namesOf({ tokens }, { axes, shape }, layout) {
 function marksOf({ nHeads }, tensor, layout) {
   const wrong = rowsOf(tensor, nHeads).filter((row) => row.wrong);
   return wrong.flatMap(({ index }) => {
-    const [p, r] = panelsOf(index);
+    const [p, r] = index.length === 3 ? index.slice(1) : [0, index[1]];
     const [x, y] = layout.at(p, r, 0);
     const mark = nameNode("", "jug-wrong", x - 1, y - 1);
     mark.style.width = `${layout.width}px`;
