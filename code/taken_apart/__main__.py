@@ -29,17 +29,32 @@ def run_diagnose(target: Target, options: argparse.Namespace) -> int:
     return 1 if found.faults else 0
 
 
+COMMANDS = {  # how it runs, what it does, and its one option
+    "trace": (
+        run_trace,
+        "show what ran, line by line, with the names of axes",
+        "--inside",
+        "keep torch's encoder off its fast path",
+    ),
+    "diagnose": (
+        run_diagnose,
+        "say what is wrong, where, and on what evidence",
+        "--quick",
+        "leave out the costlier probes",
+    ),
+}
+
+
 def parser() -> argparse.ArgumentParser:
+    about = "Examine the module that a function of a Python file builds."
     status = "exit status: 0 nothing found, 1 a fault, 2 there is nothing to examine"
     form = argparse.RawDescriptionHelpFormatter
-    options = argparse.ArgumentParser("taken-apart", description=__doc__, epilog=status)
-    commands = options.add_subparsers(required=True, metavar="trace|diagnose")
-    for run, flag, meaning in (
-        (run_trace, "--inside", "keep torch's encoder off its fast path"),
-        (run_diagnose, "--quick", "leave out the costlier probes"),
-    ):
-        name = run.__name__.removeprefix("run_")
-        command = commands.add_parser(name, epilog=EXAMPLE, formatter_class=form)
+    options = argparse.ArgumentParser("taken-apart", description=about, epilog=status)
+    commands = options.add_subparsers(required=True, metavar="COMMAND")
+    for name, (run, what, flag, meaning) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=what, epilog=EXAMPLE, formatter_class=form
+        )
         command.add_argument("target", help="path/to/file.py:build")
         command.add_argument(flag, action="store_true", help=meaning)
         command.set_defaults(run=run)

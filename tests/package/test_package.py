@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import encoder
 import pytest
 import taken_apart
 import torch
@@ -58,7 +59,7 @@ def test_the_tools_import_no_file_of_the_book():
 def test_there_is_one_version():
     cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.M)
     change = re.search(r"^## (\S+),", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    versions = {taken_apart.__version__, cited[1], change[1]}
+    versions = {taken_apart.__version__, encoder.__version__, cited[1], change[1]}
     assert len(versions) == 1
 
 
