@@ -20,7 +20,8 @@ COPIED = [path for path in CHAPTERS if f"chapters/{path.stem}" not in OF_THE_WHO
 FILES = {
     "flat.py": "'''import unused'''\nimport elsewhere",
     "unused.py": "",
-    "tools/__init__.py": "MODULES = {'trace': 'deep.tracer', 'doctor': 'doctor'}",
+    "tools/__init__.py": "if TYPE_CHECKING:\n    import unused\n"
+    "MODULES = {'trace': 'deep.tracer', 'doctor': 'doctor'}",
     "tools/doctor.py": "",
     "tools/deep/__init__.py": "",
     "tools/deep/tracer.py": "def later():\n    from ..views import View",
