@@ -12,6 +12,7 @@ from conftest import JS, violations
 from taken_apart.views import bundle
 from taken_apart.views.base import SHARED_STYLES
 from taken_apart.views.curves import Curves
+from views.shared import each_look
 
 AT = list(range(20, 201, 20))
 LOSSES = {
@@ -264,8 +265,7 @@ def test_powers_of_ten_are_offered_where_values_allow(show):
     assert page.locator(CURVE).first.get_attribute("d") != before
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820])
+@each_look
 def test_curves_are_accessible_and_fit(show, theme, width):
     page = show(losses(), deep(), theme=theme, width=width)
     switch(page, "no mask").click()

@@ -10,6 +10,7 @@ import torch
 from book.views import InitDial, ScaleDial, WordOrder
 from conftest import violations
 from encoder import sinusoidal_positions
+from views.shared import each_look
 
 WORDS = ["the", "dog", "saw", "the", "cat"]
 WIDTHS = [16, 64, 512]
@@ -380,8 +381,7 @@ def test_the_divisor_changes_map_row_and_measures(show):
     assert root.get_attribute("aria-pressed") == "true"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820])
+@each_look
 def test_the_views_are_accessible_and_fit(show, theme, width):
     page = show(*(make() for make in VIEWS), theme=theme, width=width)
     page.get_by_role("button", name="add positions").click()

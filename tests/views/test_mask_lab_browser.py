@@ -5,6 +5,7 @@ import torch
 from book.views import MaskLab
 from conftest import violations
 from encoder import attention
+from views.shared import each_look
 
 WORDS = ["the", "cat", "sat", "[pad]"]
 HEADS = torch.randn(3, 1, 4, 5, generator=torch.Generator().manual_seed(2))
@@ -177,8 +178,7 @@ def test_a_number_too_low_for_float16_is_refused(show):
     assert verdicts(page)[1].startswith("✓")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820])
+@each_look
 def test_it_fits_and_axe_finds_nothing_serious(show, theme, width):
     page = show(lab(), theme=theme, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -9,6 +9,7 @@ from book.views import NormAxes, NormMicroscope
 from conftest import violations
 from torch import nn
 from torch.nn import functional
+from views.shared import each_look
 
 BATCH = np.random.default_rng(5).normal(1, 2, size=(3, 2, 5)).round(1)
 BARS, OUT = ".eta-norm-bars:not(.eta-norm-out)", ".eta-norm-out"
@@ -210,8 +211,7 @@ def test_the_numbers_that_share_a_mean_are_lit_by_mouse_and_by_keys(show):
     assert page.get_by_text("from feature 4 of all 6 tokens").is_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820])
+@each_look
 def test_the_views_are_accessible_and_fit(show, theme, width):
     three = BATCH[..., :3]
     page = show(NormMicroscope(), NormAxes(three), theme=theme, width=width)

@@ -7,7 +7,7 @@ from book.views import AxisJuggler
 from book.views.axis_juggler import STEPS
 from conftest import violations
 from encoder import attention
-from test_views_browser import each_theme, each_width
+from views.shared import each_look
 
 T, D, H = 4, 6, 2
 TOKENS = ["emma", "ate", "the", "soup"]
@@ -248,8 +248,7 @@ def test_marks_stand_beside_the_rows_that_are_wrong(show, x):
         assert set(crosses) <= lines
 
 
-@each_theme
-@each_width
+@each_look
 def test_the_juggler_is_accessible_and_fits(show, x, theme, width):
     page = show(juggler(x), juggler(x, steps=["deal"]), theme=theme, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

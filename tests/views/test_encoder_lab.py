@@ -1,16 +1,14 @@
 """Promises of the EncoderLab: the page computes what encoder.py computes.
 
-`lab_runner.mjs` runs the page's own modules under node. The cases are drawn here, with
-prime sizes, and compared with the encoder in torch, float64.
+`encoder_lab_runner.mjs` runs the page's own modules under node. The cases are drawn
+here, with prime sizes, and compared with the encoder in torch, float64.
 """
 
 import json
-import math
 import random
 import re
 import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +19,9 @@ from book.views import EncoderLab
 from conftest import JS
 from encoder import TransformerEncoder
 from torch import nn
-from torch.nn import functional
+from views.lab_in_torch import START, job_of, outputs, record_steps, without
 
 HERE = Path(__file__).parent
-START = ["emma", "ate", "the", "soup", "because", "___", "was", "hungry"]
 TOLERANCE = 1e-5
 
 
@@ -37,7 +34,7 @@ def in_page(node, tmp_path_factory):
     (folder / "package.json").write_text('{"type": "module"}')
 
     def in_page(command, jobs):
-        call = [node, HERE / "lab_runner.mjs", folder, command]
+        call = [node, HERE / "encoder_lab_runner.mjs", folder, command]
         done = subprocess.run(
             call, input=json.dumps(jobs), capture_output=True, text=True
         )
@@ -83,53 +80,6 @@ def parts_of(model):
     return ["scale", "positions", *names]
 
 
-def without(model, off):
-    """Leave parts out of the torch model, each by a patch of a line or two."""
-    if "positions" in off:
-        model.embed = lambda ids: (
-            model.embedding(ids) * math.sqrt(model.embedding.weight.shape[1])
-        )
-    for number, layer in enumerate(model.layers):
-        heads, d_model = layer.attention.n_heads, layer.attention.d_model
-        if "scale" in off:  # what the division by sqrt(K) takes, the queries get before
-            for parameter in layer.attention.query.parameters():
-                parameter.data *= math.sqrt(d_model // heads)
-        for head in range(heads):
-            if f"layers.{number}.head{head}" in off:
-                columns = slice(head * d_model // heads, (head + 1) * d_model // heads)
-                layer.attention.output.weight.data[:, columns] = 0
-        keep = [f"layers.{number}.residual{n}" not in off for n in (1, 2)]
-        layer.forward = partial(layer_with_wires, layer, keep)
-    return model
-
-
-def layer_with_wires(layer, keep, x, key_padding_mask=None, need_weights=False):
-    """The layer's forward, with a factor of 0 or 1 on each residual."""
-    if layer.norm_first:
-        mixed, maps = layer.attention(layer.norm1(x), key_padding_mask, need_weights)
-        x = keep[0] * x + mixed
-        return keep[1] * x + layer.feed_forward(layer.norm2(x)), maps
-    mixed, maps = layer.attention(x, key_padding_mask, need_weights)
-    x = layer.norm1(keep[0] * x + mixed)
-    return layer.norm2(keep[1] * x + layer.feed_forward(x)), maps
-
-
-def job_of(model, ids, padding, off):
-    """Describe a case for the page: parameters, sizes, sentence and switches."""
-    parameters = {name: value.tolist() for name, value in model.state_dict().items()}
-    parameters["head.bias"] = [0.0] * len(model.embedding.weight)
-    heads, layers = model.layers[0].attention.n_heads, len(model.layers)
-    sizes = {"n_heads": heads, "n_layers": layers, "parameters": parameters}
-    norm_first = model.layers[0].norm_first
-    return {
-        "model": sizes,
-        "ids": ids,
-        "padding": padding,
-        "norm_first": norm_first,
-        "off": off,
-    }
-
-
 def draw_cases(count, seed, with_parts_off):
     """Draw (model, job) pairs; the model is whole, the job says what is off."""
     rng = random.Random(seed)
@@ -144,13 +94,6 @@ def draw_cases(count, seed, with_parts_off):
             (model, job_of(model, ids, padding, off if with_parts_off else []))
         )
     return cases
-
-
-@torch.no_grad()
-def outputs(model, job):
-    ids, padding = torch.tensor([job["ids"]]), torch.tensor([job["padding"]])
-    hidden, maps = model(ids, padding, need_weights=True)
-    return hidden[0], [weights[0] for weights in maps]
 
 
 def assert_same(page, ours):
@@ -195,25 +138,6 @@ def test_every_step_inside_a_layer_is_the_encoders(in_page):
         for number, layer in enumerate(page["layers"]):
             for name, value in steps[number].items():
                 assert_same(layer[name], value)
-
-
-def record_steps(model, job):
-    """Record what the modules of the torch model return, under the page's names."""
-    steps = {number: {} for number in range(len(model.layers))}
-    paths = {"attention.query": "query", "attention.key": "key", "norm1": "norm1"}
-    paths |= {"attention.value": "value", "attention.output": "mixed", "norm2": "norm2"}
-    paths |= {"feed_forward.up": "hidden", "feed_forward.down": "fed"}
-
-    def keep(store, name, module, inputs, output):
-        value = functional.relu(output) if name == "hidden" else output
-        store[name] = value[0].detach()
-
-    for number, layer in enumerate(model.layers):
-        for path, name in paths.items():
-            hook = partial(keep, steps[number], name)
-            layer.get_submodule(path).register_forward_hook(hook)
-    outputs(model, job)
-    return steps | {"input": model.embed(torch.tensor([job["ids"]]))[0].detach()}
 
 
 def test_influence_is_the_relative_move_of_each_output(in_page):

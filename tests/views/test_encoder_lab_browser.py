@@ -13,7 +13,8 @@ from book.models import toy_language as lab
 from book.views import EncoderLab
 from conftest import violations
 from taken_apart.views.bundle import SHARED, es_module, style
-from test_lab import START, job_of, outputs, record_steps, without
+from views.lab_in_torch import START, job_of, outputs, record_steps, without
+from views.shared import each_theme
 
 
 @pytest.fixture
@@ -104,13 +105,11 @@ def test_without_a_blank_the_bars_are_about_the_word_at_hand(open_lab):
     assert page.get_by_text("would put at word 3, “soup”").is_visible()
 
 
-@pytest.mark.parametrize("step", ["query", "key", "value", "mixed", "norm1", "hidden"])
-def test_the_numbers_of_an_open_step_are_the_encoders(open_lab, step):
-    page = open_lab()
-    page.locator(f'[data-stage="1.{step}"]').click()
-    assert_shown(
-        numbers(page, ".lab-panel .lab-grid >> nth=0"), stored_steps()[1][1][step]
-    )
+def test_the_numbers_of_an_open_step_are_the_encoders(open_lab):
+    page, steps = open_lab(), stored_steps()[1][1]
+    for step in ("query", "key", "value", "mixed", "norm1", "hidden"):
+        page.locator(f'[data-stage="1.{step}"]').click()
+        assert_shown(numbers(page, ".lab-panel .lab-grid >> nth=0"), steps[step])
 
 
 def test_the_attention_map_is_the_encoders_in_every_head(open_lab):
@@ -122,24 +121,24 @@ def test_the_attention_map_is_the_encoders_in_every_head(open_lab):
             assert_shown(numbers(page, ".lab-two .lab-grid >> nth=0"), ours)
 
 
-@pytest.mark.parametrize(
-    ("name", "off"),
-    [
-        ("layer 0, residual around attention", "layers.0.residual1"),
-        ("layer 1, residual around feed-forward", "layers.1.residual2"),
-        ("layer 1, head 1", "layers.1.head1"),
-        ("÷ √8", "scale"),
-        ("positions", "positions"),
-    ],
-)
-def test_a_part_switched_off_is_off_and_comes_back(open_lab, name, off):
+SWITCHES = {
+    "layer 0, residual around attention": "layers.0.residual1",
+    "layer 1, residual around feed-forward": "layers.1.residual2",
+    "layer 1, head 1": "layers.1.head1",
+    "÷ √8": "scale",
+    "positions": "positions",
+}
+
+
+def test_a_part_switched_off_is_off_and_comes_back(open_lab):
     page = open_lab()
-    switch = page.get_by_role("button", name=name, exact=True).first
-    switch.click()
-    assert switch.get_attribute("aria-pressed") == "false"
-    assert says(page) == torch_says(START, off=[off]) != torch_says(START)
-    switch.click()
-    assert says(page) == torch_says(START)
+    for name, off in SWITCHES.items():
+        switch = page.get_by_role("button", name=name, exact=True).first
+        switch.click()
+        assert switch.get_attribute("aria-pressed") == "false", name
+        assert says(page) == torch_says(START, off=[off]) != torch_says(START), name
+        switch.click()
+        assert says(page) == torch_says(START), name
 
 
 def test_flipping_the_norm_moves_it_into_the_wire(open_lab):
@@ -311,28 +310,21 @@ def test_the_tab_key_goes_through_and_out_again(open_lab):
     assert not all(seen)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("stage", ["1.query", "0.weights", "guess"])
-def test_axe_finds_nothing_serious(open_lab, theme, stage):
+@each_theme
+def test_axe_finds_nothing_serious(open_lab, theme):
     page = open_lab(theme=theme)
-    page.locator(f'[data-stage="{stage}"]').click()
     page.locator(".lab-wire").first.click()
     page.locator(".lab-pad").first.click()
-    assert violations(page) == []
+    for stage in ("1.query", "0.weights", "guess"):
+        page.locator(f'[data-stage="{stage}"]').click()
+        assert violations(page) == [], stage
 
 
-@pytest.mark.parametrize("stage", ["1.query", "1.hidden", "1.weights", "guess"])
-def test_a_phone_never_scrolls_sideways(open_lab, stage):
+def test_a_phone_never_scrolls_sideways(open_lab):
     page = open_lab(EncoderLab(["because"] * 10), width=390)
-    page.locator(f'[data-stage="{stage}"]').click()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_it_runs_from_the_disk_and_asks_for_nothing(open_lab):
-    page = open_lab()
-    page.get_by_role("button", name="Pre-LN").click()
-    page.locator('[data-stage="guess"]').click()
-    page.wait_for_timeout(100)
+    for stage in ("1.query", "1.hidden", "1.weights", "guess"):
+        page.locator(f'[data-stage="{stage}"]').click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, stage
 
 
 def test_without_scripts_and_in_print_the_still_figure_is_there(open_lab):

@@ -1,4 +1,4 @@
-"""Promises of the views of the feed-forward chapter: the ring lift, the row editor."""
+"""Promises of the ring lift, and of the three views of its chapters on one page."""
 
 import itertools
 
@@ -9,23 +9,34 @@ from book.views import AxisJuggler, RingLift, RowEditor
 from book.views.ring_lift import turned
 from conftest import violations
 from encoder import FeedForward, MultiHeadAttention
-from test_views_browser import each_theme, each_width
+from views.shared import each_look
 
 ANGLE = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+
+
 CIRCLE = np.stack((np.cos(ANGLE), np.sin(ANGLE)), axis=1)
+
+
 POINTS = np.concatenate((CIRCLE, 2 * CIRCLE))
+
+
 LABELS = np.arange(120) >= 60
+
+
 THIRDS = np.radians([90, 210, 330])
+
+
 WEIGHT = np.stack((np.cos(THIRDS), np.sin(THIRDS))) * [1.0, 2.0, 0.5]
+
+
 BIAS = np.array([-0.7, -1.4, -0.35])
+
+
 TOKENS = ["tom", "ate", "soup"]
 
 
 def units(weight=WEIGHT, bias=BIAS):
     return RingLift(POINTS, LABELS, weight, bias).state["units"]
-
-
-# --- the mathematics -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.25, 1.0])
@@ -145,8 +156,6 @@ def test_small_systems_are_solved_as_numpy_solves_them(js):
     np.testing.assert_allclose(made, np.linalg.solve(matrix, [1, 2, 3, 4]), rtol=1e-8)
 
 
-# --- the Python side -----------------------------------------------------------------
-
 BAD = {
     "points": ((np.zeros((4, 3)), [0, 1, 0, 1], WEIGHT, BIAS), r"\(N, 2\), got \(4, 3"),
     "labels": ((np.zeros((4, 2)), [0, 1, 0], WEIGHT, BIAS), r"labels must be \(4,\)"),
@@ -172,36 +181,6 @@ def test_the_still_drawings_hold_every_point():
 def parts():
     torch.manual_seed(0)
     return FeedForward(6, 24).eval(), MultiHeadAttention(6, 2).eval()
-
-
-def test_pushed_rows_come_out_as_torch_computes_them(js):
-    feed_forward, attention = parts()
-    x = torch.randn(3, 6).double().round(decimals=3)
-    view = RowEditor(x, feed_forward, attention, TOKENS)
-    body = """const outputs = module.outputsOf(data, [0, 0.7, -1.5]);
-    return [outputs["feed-forward"].data, outputs.attention.data]"""
-    fed, mixed = js("row_editor.js", body, view.state)
-    with torch.no_grad():
-        pushed = (x + torch.tensor([[0], [0.7], [-1.5]])).float()[None]
-        theirs = feed_forward(pushed), attention(pushed)[0]
-    for made, wanted in zip((fed, mixed), theirs, strict=True):
-        np.testing.assert_allclose(made, wanted.flatten(), atol=2e-3)
-
-
-def test_the_still_table_says_which_rows_move():
-    still = RowEditor(torch.randn(3, 6), *parts(), TOKENS).still()
-    row = '<th scope="row">ate</th><td>ate</td><td>tom, ate, soup</td>'
-    assert row in still
-
-
-def test_rows_that_do_not_fit_are_refused_in_words():
-    with pytest.raises(ValueError, match=r"x must be \(T, 6\), got \(3, 5\)"):
-        RowEditor(torch.zeros(3, 5), *parts())
-    with pytest.raises(ValueError, match="push must have 3 numbers, got 2"):
-        RowEditor(torch.zeros(3, 6), *parts(), push=[0, 1])
-
-
-# --- in a browser --------------------------------------------------------------------
 
 
 def lift():
@@ -289,21 +268,6 @@ def test_the_lifted_points_turn_by_mouse_and_keys(show):
     assert "120 of 120" in told(page)  # looking changes nothing
 
 
-def test_pushing_one_row_moves_one_row_of_one_part(show):
-    page = show(RowEditor(torch.randn(3, 6), *parts(), TOKENS))
-    assert told(page) == "Nothing pushed yet."
-    page.get_by_label("push ate").focus()
-    page.keyboard.press("ArrowRight")
-    said = (
-        "1 of 3 tokens pushed: feed-forward moves 1 of 3 rows, attention moves 3 of 3"
-    )
-    assert told(page).startswith(said)
-    marks = page.locator(".row-grid").nth(1).locator(".row-mark").all_inner_texts()
-    assert marks == ["", "● moves", ""]
-    page.get_by_role("button", name="put back").click()
-    assert page.locator("tr[data-moved]").count() == 0
-
-
 def every_view():
     editor = RowEditor(torch.randn(3, 6), *parts(), TOKENS, push=[0, 1, 0])
     return lift(), editor, AxisJuggler(np.eye(4, 6), 2)
@@ -344,8 +308,7 @@ def test_their_widgets_share_the_state_that_a_reader_changes():
             setattr(widget, name, value)
 
 
-@each_theme
-@each_width
+@each_look
 def test_both_views_are_accessible_and_fit(show, theme, width):
     editor = RowEditor(torch.randn(3, 6), *parts(), TOKENS, push=[0, 1, 0])
     page = show(lift(), editor, theme=theme, width=width)
