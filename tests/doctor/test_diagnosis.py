@@ -103,6 +103,11 @@ def test_a_probe_is_added_in_a_few_lines(monkeypatch):
     assert diagnosis.checked == ["Is every output positive?"]
 
 
+def test_title_evidence_and_fix_cannot_change_places():
+    with pytest.raises(TypeError, match="positional"):
+        found("notebook / display", "note", "All is positive", "min > 0")
+
+
 def test_a_probe_that_fails_is_named_and_the_others_go_on(monkeypatch):
     @probe()
     def fails(exam):

@@ -8,6 +8,7 @@ import torch
 from doctor_cases.parts import Heads, Layer, Reader, tokens, words
 from hostile import Global, Growing
 from taken_apart.doctor import diagnose
+from taken_apart.doctor.exam import Exam
 from torch import nn
 
 
@@ -84,6 +85,21 @@ def test_a_graph_that_waits_for_backward_stays_usable():
     diagnose(module, x.detach())
     loss.backward()
     assert x.grad.isfinite().all()
+
+
+def test_each_call_of_an_examination_starts_from_the_same_state():
+    exam = Exam(Restless(), (words(),), {})
+    first, second = exam.run(), exam.run(train=True)
+    assert torch.equal(first[0], second[0])
+    assert exam.root.seen == []
+
+
+def test_a_call_that_writes_into_its_input_changes_no_other_call():
+    x = tokens()
+    kept, exam = x.clone(), Exam(lambda x: x.add_(1), (x,), {})
+    exam.run()
+    exam.run({x: x[:1]})
+    assert torch.equal(x, kept)
 
 
 @pytest.mark.parametrize("enabled", [False, True])

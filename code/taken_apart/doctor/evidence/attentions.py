@@ -393,13 +393,13 @@ def from_fused(flow: Flow, step: Step) -> Attention:
     return attention
 
 
-def masked(step: Step, scores: Tensor) -> Tensor:
+def masked(step: Step, products: Tensor) -> Tensor:
     """Apply what a call of scaled_dot_product_attention hides: True may be seen."""
     mask = step.given(3, "attn_mask")
     if step.given(5, "is_causal", False):
-        mask = torch.ones_like(scores, dtype=torch.bool).tril()
+        mask = torch.ones_like(products, dtype=torch.bool).tril()
     if mask is None:
-        return scores
+        return products
     if mask.dtype == torch.bool:
-        return scores.masked_fill(~mask, -torch.inf)
-    return scores + mask
+        return products.masked_fill(~mask, -torch.inf)
+    return products + mask
