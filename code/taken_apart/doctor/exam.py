@@ -237,7 +237,7 @@ class Exam:
     def adds_batch_axis(self, tokens: Tensor) -> bool:
         """Say whether the call itself puts a batch axis in front of the tokens."""
         pairs = zip(self.flow.given, self.tensors, strict=False)
-        given = next((copy for copy, own in pairs if own is tokens), None)
+        given = next((passed for passed, own in pairs if own is tokens), None)
         if given is None:
             return False
         users = self.flow.users(given, -1)

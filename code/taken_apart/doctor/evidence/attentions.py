@@ -224,7 +224,7 @@ def from_softmax(flow: Flow, step: Step) -> Attention | None:
     used = flow.value(carrier, mix.index).movedim((query_axis, key_axis), (-2, -1))
     weights = aligned(step.value, between) if between else used
     attention = Attention(step, mix, weights, used, query_axis=out_axis)
-    axis = softmax_axis(softmax_by_hand(flow, step) or step)
+    axis = axis_of_softmax(softmax_by_hand(flow, step) or step)
     axis = carried_axis(between, axis)
     attention.over_keys = axis is None or axis == key_axis
     attention.value = values_of(flow, mix, spelt, 1 - side)
@@ -250,7 +250,7 @@ def contracted(spelt: Letters, side: int) -> tuple[int, int, int] | None:
     return mine.index(queries[0]), mine.index(keys[0]), output.index(queries[0])
 
 
-def softmax_axis(step: Step) -> int | None:
+def axis_of_softmax(step: Step) -> int | None:
     """Return the axis of a softmax, torch's old choice too where none was given."""
     if step.op == "sum":
         axis = step.given(1, "dim")
