@@ -157,6 +157,23 @@ def test_a_query_without_keys_stays_zero_whatever_its_bias(dtype, need_weights, 
         assert each.grad[0].abs().max() > 0
 
 
+@FORMS
+@DTYPES
+def test_a_bias_of_minus_infinity_alone_leaves_no_nan(dtype, need_weights):
+    torch.manual_seed(0)
+    inputs = torch.randn(3, B, H, T, K, dtype=getattr(torch, dtype))
+    query, key, value = (each.requires_grad_() for each in inputs.unbind())
+    bias = torch.zeros(T, T)
+    bias[4] = -math.inf
+    with torch.autograd.set_detect_anomaly(True):
+        attend = build_attention().attend
+        output, _ = attend(query, key, value, None, need_weights, bias)
+        output.float().square().sum().backward()
+    assert (output[:, :, 4] == 0).all()
+    assert (query.grad[:, :, 4] == 0).all()
+    assert all(each.grad.isfinite().all() for each in (query, key, value))
+
+
 @DTYPES
 def test_both_forms_agree_whatever_the_dtype_of_the_bias(dtype):
     dtype = getattr(torch, dtype)
