@@ -9,6 +9,7 @@ COMMANDS = {
     "grade": ("book.course.grade", "read which exercises a pile of notebooks solves"),
     "ledger": ("book.claims.ledger", "bring claims.json up to date"),
     "record-game": ("book.pitfalls.game", "train the game's encoders again"),
+    "record-controls": ("book.experiments.controls", "run the controls of the echo"),
     "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
     "train-toy": ("book.models.toy_language", "train the encoder of the EncoderLab"),
 }
