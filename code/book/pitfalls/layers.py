@@ -10,13 +10,13 @@ from .catalogue import pitfall
 @pitfall(
     kind="norm / residual / FFN",
     sign="it does not learn",
-    symptom="With depth all tokens of a sentence become one vector",
+    symptom="All tokens of a sentence become one vector; queries get no gradient",
     diagnosis="likeness(model(ids)[0]) < 0.9",
     fix="x = x + self.attention(x)",
     where="related: simon-ging/coot-videotext#5; suspected in the sources' tables",
 )
 class ResidualForgotten(EncoderLayer):
-    """The input is replaced by what attention made of it."""
+    """The input is replaced by what attention made of it, which makes tokens alike."""
 
     def forward(self, x, key_padding_mask=None, need_weights=False):
         mixed, weights = self.attention(x, key_padding_mask, need_weights)
@@ -27,7 +27,7 @@ class ResidualForgotten(EncoderLayer):
 @pitfall(
     kind="norm / residual / FFN",
     sign="it does not learn",
-    symptom="With depth all tokens of a sentence become one vector",
+    symptom="All tokens of a sentence become one vector; queries get no gradient",
     diagnosis="likeness(model(ids)[0]) < 0.9",
     fix="keep the input under a name of its own: mixed = attention(x); x = x + mixed",
     where="kyegomez/BitNet#32",
