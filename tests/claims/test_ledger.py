@@ -191,7 +191,7 @@ def test_a_claim_settled_twice_or_without_a_row_is_refused(tmp_path):
 def test_hostile_text_stays_text():
     row = ROWS[0] | {"text": "<img src=x>", "note": "a & <b>", "source": '"lesson", 1'}
     html = html_row(row)
-    assert [bad for bad in ("<img", "<b>", 'source=""') if bad in html] == []
+    assert [bad for bad in ("<img", "& <b>", 'source=""') if bad in html] == []
 
 
 def test_a_ledger_has_no_live_form_and_says_so():
@@ -245,6 +245,27 @@ def test_the_filters_are_reached_and_worked_by_keys_alone(page):
     page.keyboard.press("Tab")
     page.keyboard.type("refuted")
     assert 0 < len(shown(page)) < few
+
+
+def test_what_is_chosen_stands_in_the_address_and_comes_back_from_it(page):
+    page.get_by_label("Verdict").select_option("refuted")
+    page.get_by_label("Search").fill("norm")
+    assert page.evaluate("location.hash") == "#search=norm&verdict=refuted"
+    few = shown(page)
+    page.get_by_text("Show all").click()
+    assert page.evaluate("location.hash") == ""
+    page.evaluate("location.hash = 'verdict=refuted&search=norm'")
+    page.wait_for_function("document.querySelector('select').value == 'refuted'")
+    assert 0 < len(few) < len(ROWS)
+    assert shown(page) == few
+
+
+def test_a_linked_row_comes_into_sight_whatever_was_chosen(page):
+    page.get_by_label("Verdict").select_option("refuted")
+    holds = next(row["id"] for row in ROWS if row["verdict"] == "holds")
+    page.evaluate(f"location.hash = '{holds}'")
+    page.wait_for_function("document.querySelector('select').value == ''")
+    assert page.locator(f"#{holds}").is_visible()
 
 
 def test_the_table_fits_a_phone_and_can_be_read_by_all(page):

@@ -24,7 +24,7 @@ class Ledger(View):
 
     def __init__(self, rows: Iterable[Row]):
         super().__init__()
-        self.rows = sorted(rows, key=lambda row: (row["chapter"], row["id"]))
+        self.rows = sorted(rows, key=lambda row: (chapter_number(row), row["id"]))
 
     def summary(self) -> str:
         return f"{len(self.rows)} claims"
@@ -44,7 +44,6 @@ class Ledger(View):
 
 
 def html_row(row: Row) -> str:
-    sign = VERDICTS.get(row["verdict"], "")
     facets = {
         "verdict": row["verdict"],
         "evidence": row["evidence"],
@@ -52,16 +51,39 @@ def html_row(row: Row) -> str:
         "source": row["source"].split(",")[0],
     }
     data = "".join(f' data-{k}="{html_text(v)}"' for k, v in facets.items())
-    said = f"{html_text(row['text'])} <small>{row['id']}, {html_text(row['source'])}"
     return (
-        f'<tr id="{row["id"]}"{data}><td>{said}</small></td>'
-        f"<td>{sign} {row['verdict']}</td><td>{evidence(row)}</td>"
-        f"<td>{place(row)}</td></tr>"
+        f'<tr id="{row["id"]}"{data}><td>{said(row)}</td><td>{verdict(row)}</td>'
+        f"<td>{evidence(row)}{covers(row)}</td><td>{place(row)}</td></tr>"
     )
 
 
+def chapter_number(row: Row) -> int:
+    """Return 5 for 05_layer_norm and for evidence_05, and 99 for beyond."""
+    number = re.search(r"\d+", row["chapter"])
+    return int(number[0]) if number else 99
+
+
 def chapter_name(row: Row) -> str:
-    return row["chapter"].replace("_", " ")
+    number = chapter_number(row)
+    return "beyond" if number == 99 else f"chapter {number:02}"
+
+
+def said(row: Row) -> str:
+    """Return the claim, its number and section, and what the source means by it."""
+    text = f"{html_text(row['text'])} <small>{row['id']}, {html_text(row['source'])}"
+    return f"{text}{': ' + html_text(row['means']) if row.get('means') else ''}</small>"
+
+
+def verdict(row: Row) -> str:
+    sign = VERDICTS.get(row["verdict"], "")
+    condition = html_text(row.get("condition", ""))
+    found = f"<b>{sign} {row['verdict']}</b>"
+    return found + f"<small>{condition}</small>" * bool(condition)
+
+
+def covers(row: Row) -> str:
+    covered = html_text(row.get("covers", ""))
+    return f"<small>Covers {covered}</small>" if covered else ""
 
 
 def evidence(row: Row) -> str:
@@ -84,8 +106,9 @@ def cited(key: str) -> str:
 
 
 def place(row: Row) -> str:
-    """Return the name of the chapter, linked to the cell that settles the claim."""
-    name = html_text(chapter_name(row))
+    """Name the chapter, and lead to the cell that settles the claim."""
     if row["evidence"] != "executed":
-        return name
+        return chapter_name(row)
+    page = "evidence" if row["chapter"].startswith("evidence") else "chapter"
+    name = f"{page} {chapter_number(row):02}"
     return f'<a href="{row["chapter"]}.html#claim-{row["id"]}">{name}</a>'
