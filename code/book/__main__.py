@@ -8,8 +8,12 @@ sys.path[0] = str(Path(__file__).parent.parent)  # code/, of which `book` is a p
 COMMANDS = {
     "grade": ("book.course.grade", "read which exercises a pile of notebooks solves"),
     "ledger": ("book.claims.ledger", "bring claims.json up to date"),
-    "record-game": ("book.pitfalls.game", "train the game's encoders again"),
     "record-controls": ("book.experiments.controls", "run the controls of the echo"),
+    "record-game": ("book.pitfalls.game", "train the game's encoders again"),
+    "record-minimal-encoder": (
+        "book.experiments.minimal_encoder",
+        "train the fourth article's encoder again",
+    ),
     "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
     "train-toy": ("book.models.toy_language", "train the encoder of the EncoderLab"),
 }
@@ -18,7 +22,7 @@ COMMANDS = {
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in COMMANDS:
-        lines = (f"  {name:17} {what}" for name, (_, what) in COMMANDS.items())
+        lines = (f"  {name:23} {what}" for name, (_, what) in COMMANDS.items())
         text = "\n".join(("usage: python code/book COMMAND ...", *lines))
         sys.exit(text) if name not in ("-h", "--help") else print(text)
     else:
