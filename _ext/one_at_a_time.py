@@ -12,7 +12,7 @@ def setup(app):
     if fcntl:
         folder = Path(app.outdir).parent
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".building", "w")
+        lock = (folder / ".building").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
         app.building = lock  # let go when the program ends, however it ends
     return {"parallel_read_safe": True, "parallel_write_safe": True}

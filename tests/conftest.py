@@ -59,7 +59,7 @@ def program(*names):
     for path in map(shutil.which, names):
         if path:
             return path
-    skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
+    return skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
 
 
 def make(*arguments, path=os.environ["PATH"]):

@@ -57,7 +57,7 @@ def main(names):
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     failed = 0
     with ThreadPoolExecutor(2) as pool:
-        for path, (seconds, wrong) in zip(names, pool.map(run, names)):
+        for path, (seconds, wrong) in zip(names, pool.map(run, names), strict=True):
             size = Path(path).stat().st_size / 1e3
             line = f"{Path(path).stem:14} {size:5.0f} kB {seconds:5.1f} s"
             print(line, "failed" if wrong else "passed", flush=True)

@@ -117,7 +117,9 @@ def first_pages(printed, begin):
 def number(writer, press):
     """Write its number at the foot of every page but the title."""
     feet = "".join(f"<div>{n}</div>" for n in range(1, len(writer.pages) + 1))
-    for page, foot in list(zip(writer.pages, press.text(NUMBERS % feet).pages))[1:]:
+    for page, foot in list(
+        zip(writer.pages, press.text(NUMBERS % feet).pages, strict=True)
+    )[1:]:
         page.merge_page(foot)
         page.compress_content_streams()
 

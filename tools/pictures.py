@@ -27,7 +27,8 @@ asserted.</p></main>%s"""
 
 def photograph(page, address, path, size):
     """Save what a window of this size shows of an address."""
-    page.set_viewport_size(dict(zip(("width", "height"), size)))
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height})
     page.goto(address)
     page.wait_for_function("document.fonts.status === 'loaded'")
     page.screenshot(path=path)

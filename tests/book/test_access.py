@@ -4,6 +4,7 @@ axe-core reads every page in test_browser.py; here is what a checker cannot see.
 """
 
 import re
+from itertools import pairwise
 
 import pytest
 from bs4 import BeautifulSoup
@@ -82,7 +83,8 @@ def test_the_first_key_offers_to_skip_to_the_text(page):
     page = page(CHAPTER)
     page.keyboard.press("Tab")
     link = page.locator("#pst-skip-link a")
-    assert link.evaluate("a => a === document.activeElement") and link.is_visible()
+    assert link.evaluate("a => a === document.activeElement")
+    assert link.is_visible()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     inside = "document.querySelector('#main-content').contains(document.activeElement)"
@@ -111,7 +113,7 @@ def test_the_headings_of_a_built_page_skip_no_level(book, name):
     headings = soup(book, name).select("article :is(h1, h2, h3, h4, h5, h6)")
     levels = [int(h.name[1]) for h in headings]
     assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
 
 
 def test_chinese_words_say_that_they_are_chinese(book):

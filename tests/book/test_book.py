@@ -112,12 +112,14 @@ def options(monkeypatch, name):
 def test_the_buttons_of_a_fork_point_at_the_fork(monkeypatch):
     theme = options(monkeypatch, "someone/fork")
     assert theme["repository_url"] == "https://github.com/someone/fork"
-    assert theme["use_issues_button"] and theme["launch_buttons"]
+    assert theme["use_issues_button"]
+    assert theme["launch_buttons"]
 
 
 def test_without_a_repository_no_button_is_dead(monkeypatch):
     theme = options(monkeypatch, "")
-    assert theme["repository_url"] == "" and theme["launch_buttons"] == {}
+    assert theme["repository_url"] == ""
+    assert theme["launch_buttons"] == {}
     assert not any(theme[f"use_{name}_button"] for name in ("issues", "edit_page"))
 
 
@@ -152,7 +154,8 @@ def test_the_readme_leads_to_every_page_and_stays_short():
 def test_the_raw_commands_of_the_readme_are_those_of_make():
     readme, makefile = ((ROOT / name).read_text() for name in ("README.md", "Makefile"))
     for words in ("-W -n --keep-going", "--nbval-sanitize-with tests/nbval.cfg"):
-        assert words in readme and words in makefile
+        assert words in readme
+        assert words in makefile
 
 
 def test_binder_gets_the_versions_that_are_tested():

@@ -100,7 +100,8 @@ def test_a_page_has_all_its_text_without_scripts(visit, site, name):
         for block in blocks.all()
         if block.text_content().strip() and not block.is_visible()
     ]
-    assert blocks.count() > 0 and hidden == []
+    assert blocks.count() > 0
+    assert hidden == []
 
 
 @each_theme

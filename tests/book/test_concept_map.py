@@ -22,7 +22,10 @@ def boxes():
         for link in links
     ]
     texts = [[part.text for part in each] for each in parts]
-    return [(n, a["href"], says, int(c)) for a, (n, says, c) in zip(links, texts)]
+    return [
+        (n, a["href"], says, int(c))
+        for a, (n, says, c) in zip(links, texts, strict=True)
+    ]
 
 
 def anchors(name):

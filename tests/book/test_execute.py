@@ -30,7 +30,8 @@ def test_execute_stores_outputs_and_nothing_that_changes_from_run_to_run(tmp_pat
     notebook(path, "print(1)\nprint(2)\n3")
     assert store(path).returncode == 0
     first = path.read_bytes()
-    assert b'"text/plain": [\n' in first and b"execution" in first
+    assert b'"text/plain": [\n' in first
+    assert b"execution" in first
     assert store(path).returncode == 0
     assert path.read_bytes() == first
 
@@ -39,8 +40,10 @@ def test_a_notebook_that_fails_is_left_as_it_was(tmp_path):
     path = tmp_path / "a.ipynb"
     before = notebook(path, "1 / 0")
     result = store(path)
-    assert result.returncode == 1 and "left as it was" in result.stderr
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    assert result.returncode == 1
+    assert "left as it was" in result.stderr
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_interrupted_notebook_is_left_as_it_was(tmp_path):
@@ -52,7 +55,8 @@ def test_an_interrupted_notebook_is_left_as_it_was(tmp_path):
     running.send_signal(signal.SIGINT)
     assert "Interrupted: " in running.communicate(timeout=60)[1]
     assert running.returncode == 1
-    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}
+    assert path.read_bytes() == before
+    assert set(tmp_path.iterdir()) == {path, started}
 
 
 def test_a_full_disk_leaves_the_old_notebook_and_says_so(tmp_path):
@@ -65,8 +69,10 @@ def test_a_full_disk_leaves_the_old_notebook_and_says_so(tmp_path):
 
     result = store(path, preexec_fn=fill)
     assert result.returncode == 1
-    assert "left as it was" in result.stderr and "Traceback" not in result.stderr
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    assert "left as it was" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_killed_run_leaves_the_old_notebook(tmp_path):
@@ -77,7 +83,8 @@ def test_a_killed_run_leaves_the_old_notebook(tmp_path):
         time.sleep(0.1)
     running.kill()
     running.wait()
-    assert path.read_bytes() == before and set(tmp_path.iterdir()) == {path, started}
+    assert path.read_bytes() == before
+    assert set(tmp_path.iterdir()) == {path, started}
 
 
 def test_storing_outputs_renews_the_setup_cell_and_no_other():

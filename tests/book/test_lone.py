@@ -27,7 +27,7 @@ def lone(*paths):
 
 def test_the_runner_notices_whatever_a_notebook_may_not_do(tmp_path):
     paths = [tmp_path / f"{n}.ipynb" for n in range(len(BAD))]
-    for path, source in zip(paths, BAD):
+    for path, source in zip(paths, BAD, strict=True):
         cells = [nbformat.v4.new_code_cell(source)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     result = lone(*paths)

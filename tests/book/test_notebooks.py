@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tokenize
+from itertools import pairwise
 
 import nbformat
 import pytest
@@ -83,7 +84,7 @@ def test_outputs_show_nothing_of_the_machine_that_made_them(path):
     home = re.escape(str(ROOT))
     private = re.compile(rf"0x[0-9a-fA-F]{{6,}}|/(home|root|tmp|Users|usr|opt)/|{home}")
     for cell in code_cells(path):
-        for kind, text in texts(cell):
+        for _, text in texts(cell):
             assert not private.search(text), (cell.source, private.search(text))
 
 
@@ -135,8 +136,9 @@ def test_a_chapter_says_what_it_needs_and_how_long_it_takes(path):
 def test_headings_begin_with_one_title_and_skip_no_level(path):
     text = re.sub(r"(?ms)^(`{3,}|~{3,}).*?^\1", "", "\n\n".join(prose(path)))
     levels = [len(marks) for marks in re.findall(r"(?m)^(#+) ", text)]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 # Numbers: what the prose says, the notebook printed
@@ -212,7 +214,7 @@ def test_a_notebook_cannot_reach_the_network_when_it_is_tested():
 @pytest.mark.parametrize("name", ["02_attention", "06_masks", "07_encoder"])
 def test_a_chapter_ties_a_view_to_the_kernel_and_says_that_it_needs_one(name):
     notebook = nbformat.read(ROOT / f"chapters/{name}.ipynb", as_version=4)
-    pairs = zip(notebook.cells, notebook.cells[1:])
+    pairs = pairwise(notebook.cells)
     (said,) = [one for one, cell in pairs if "import ipywidgets" in cell.source]
     assert "**With a running kernel**" in said.source
     assert "web page" in said.source

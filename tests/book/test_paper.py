@@ -33,9 +33,11 @@ def texts(printed):
 def test_contents_name_the_pages_on_which_chapters_begin(printed):
     pages = texts(printed)
     listed = re.search(r"2\. Attention\s*(\d+)", pages[1])
-    assert "Contents" in pages[1] and listed
+    assert "Contents" in pages[1]
+    assert listed
     begin = pages[int(listed[1]) - 1]
-    assert begin.startswith("2. Attention") and "Version" in pages[0]
+    assert begin.startswith("2. Attention")
+    assert "Version" in pages[0]
 
 
 def test_every_page_but_the_title_carries_its_number(printed):

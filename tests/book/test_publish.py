@@ -9,6 +9,7 @@ import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -62,7 +63,8 @@ def test_a_file_that_others_read_has_the_form_they_want(schema, patterns):
     command = [sys.executable, "-m", "check_jsonschema"]
     command += ["--builtin-schema", f"vendor.{schema}", *files]
     result = subprocess.run(command, capture_output=True, text=True)
-    assert files and result.returncode == 0, result.stdout
+    assert files
+    assert result.returncode == 0, result.stdout
 
 
 def test_the_newest_change_is_the_version_that_is_cited():
@@ -133,7 +135,8 @@ def test_an_edition_never_changes_and_stays_beside_the_newest_book(push):
     push({"index.html": "one", "a/b.html": "b"}, tag="v1.0")
     push({"index.html": "two"})
     served = push({"index.html": "three"}, tag="v1.0")
-    assert served["index.html"] == "two" and served["v1.0/index.html"] == "one"
+    assert served["index.html"] == "two"
+    assert served["v1.0/index.html"] == "one"
     assert served["v1.0/a/b.html"] == "b"
 
 
@@ -178,7 +181,8 @@ def test_the_weekly_run_lets_all_versions_grow_but_one(tmp_path):
     assert result.returncode == 0, result.stderr
     newest = (tmp_path / "newest.txt").read_text().splitlines()
     wanted = [line for line in newest if line and line[0] != "#"]
-    assert "jupyter-book<2" in wanted and "torch" in wanted
+    assert "jupyter-book<2" in wanted
+    assert "torch" in wanted
     assert [line for line in wanted if "=" in line] == []
     assert "-m pip install --upgrade -r" in (tmp_path / "calls").read_text()
 
@@ -258,8 +262,10 @@ def test_a_shared_link_says_what_the_page_is_about(book):
     said = {name: head(book, name) for name in [*PAGES, "index.html"]}
     for name, tags in said.items():
         assert len(tags["og:description"]) > 60, name
-        assert tags["og:image"].endswith("_static/card.png") and tags["og:image:alt"]
-        assert tags["og:title"] and tags["description"] == tags["og:description"]
+        assert tags["og:image"].endswith("_static/card.png")
+        assert tags["og:image:alt"]
+        assert tags["og:title"]
+        assert tags["description"] == tags["og:description"]
     assert len({tags["og:description"] for tags in said.values()}) == len(PAGES)
 
 
@@ -272,9 +278,8 @@ def test_every_page_ends_with_version_and_day(book):
 def test_other_projects_can_link_to_functions_and_words(book):
     with open(book / "objects.inv", "rb") as file:
         inventory = InventoryFile.load(file, "", lambda base, uri: uri)
-    assert (
-        "taken_apart.tracer.trace" in inventory["py:function"] and inventory["std:term"]
-    )
+    assert "taken_apart.tracer.trace" in inventory["py:function"]
+    assert inventory["std:term"]
 
 
 class Site(SimpleHTTPRequestHandler):
@@ -284,7 +289,7 @@ class Site(SimpleHTTPRequestHandler):
         return super().translate_path(path.removeprefix("/encoder"))
 
     def send_error(self, code, message=None, explain=None):
-        page = open(os.path.join(self.directory, "404.html"), "rb").read()
+        page = Path(self.directory, "404.html").read_bytes()
         page = re.sub(rb'<base href="[^"]*"', b'<base href="/encoder/"', page)
         self.send_response(404)
         self.end_headers()
@@ -315,7 +320,8 @@ def test_pictures_of_the_book_are_of_the_size_that_is_promised(book):
     sizes = {}
     for path in (ROOT / ".github/book.png", book / "_static/card.png"):
         data = path.read_bytes()
-        assert data.startswith(b"\x89PNG") and len(data) < 300_000
+        assert data.startswith(b"\x89PNG")
+        assert len(data) < 300_000
         sizes[path.stem] = struct.unpack(">II", data[16:24])
     assert sizes == {"book": (1280, 860), "card": (1200, 630)}
 

@@ -10,9 +10,9 @@ connect = socket.socket.connect
 
 def connect_here(sock, address):
     """Connect, but only to this machine."""
-    if sock.family != getattr(socket, "AF_UNIX", None):
-        if address[0] not in ("127.0.0.1", "::1", "localhost"):
-            raise OSError(f"{address[0]}: a notebook runs without the network")
+    is_local = sock.family == getattr(socket, "AF_UNIX", None)
+    if not is_local and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(f"{address[0]}: a notebook runs without the network")
     return connect(sock, address)
 
 

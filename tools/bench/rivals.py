@@ -149,7 +149,7 @@ def build_bert(ours, dropout):
         attn_implementation="sdpa",
     )
     bert = BertEncoder(config)
-    for theirs, layer in zip(bert.layer, ours):
+    for theirs, layer in zip(bert.layer, ours, strict=True):
         for part, source in bert_parts(theirs, layer):
             part.load_state_dict(source.state_dict())
     return bert

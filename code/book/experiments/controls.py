@@ -1,9 +1,9 @@
 """What keeps the recorded echo honest: more seeds, and stacks that cannot cheat.
 
 `python code/book record-controls` runs the trainings, in a quarter of an hour on two
-quiet cores, and writes `controls.json`. A stack learns the echo, or the task `previous`:
-say the token before, which needs attention. A frozen stack keeps its layers as they were
-drawn; only the embedding and what reads the output learn.
+quiet cores, and writes `controls.json`. A stack learns the echo, or the task
+`previous`: say the token before, which needs attention. A frozen stack keeps its layers
+as they were drawn; only the embedding and what reads the output learn.
 """
 
 import json
