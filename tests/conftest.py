@@ -112,9 +112,13 @@ def show(browser, tmp_path):
     assert [text for text in noise if "willReadFrequently" not in text] == []
 
 
-def violations(page):
-    """Return what axe-core finds serious or critical, one line an element."""
-    found = Axe().run(page).response["violations"]
+def violations(page, rules=()):
+    """Return what axe-core finds serious or critical, one line an element.
+
+    With `rules` it asks these, and no others.
+    """
+    options = {"runOnly": {"type": "rule", "values": rules}} if rules else None
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{rule['id']}: {node['target']} {node['html'][:100]}"
         for rule in found
