@@ -62,22 +62,11 @@ def claim(
         raise ValueError(
             f"claim {number} wants a figure among its measured values, got {values}"
         )
-    return proven(Claim(number, text, verdict, values, condition), check)
-
-
-def fact(number: str, text: str, verdict: str, measured: str, check) -> Claim:
-    """Return a claim without figures. Deprecated: use `claim`."""
-    return proven(Claim(number, text, verdict, {measured: plain(check)}), check)
-
-
-def proven(made: Claim, check) -> Claim:
-    """Return the claim if its check is true; see `claim` for what is raised."""
+    made = Claim(number, text, verdict, values, condition)
     if "bool" not in str(getattr(check, "dtype", type(check))):
         raise TypeError(f"check must be a bool, got {type(check).__name__}")
     if not check:
-        raise AssertionError(
-            f"{made.id} is not {made.verdict}: {made.text}. {made.evidence()}"
-        )
+        raise AssertionError(f"{number} is not {verdict}: {text}. {made.evidence()}")
     return made
 
 
