@@ -1,19 +1,13 @@
-"""What the tests of several files share: programs of the system, and the built book."""
+"""The fixtures of all tests: programs of the system, views in a page, the built book."""
 
 import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-import yaml
-from axe_playwright_python.sync_playwright import Axe
 from chrome import BROWSERS, chrome
-
-ROOT = Path(__file__).parent.parent
-CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
-NUMBERED = [path for path in CHAPTERS if path.stem[:2].isdigit()]
+from common import JS, ROOT
 
 # A page that holds views and nothing else, under a policy that forbids what is outside.
 VIEWS_PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head>
@@ -38,17 +32,6 @@ console.log(JSON.stringify(await run(await import(file), data, bytes), plain));
 """
 
 
-def pages():
-    """Return the names of the book's pages, as the table of contents lists them."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    files = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    return [f"{file}.html" for file in [toc["root"], *files]]
-
-
-PAGES = pages()
-JS = {path.name: path for path in ROOT.glob("code/*/views/js/*/*.js")}
-
-
 def skip_outside_ci(reason):
     """Skip on a reader's machine; in continuous integration nothing may be missing."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
@@ -60,13 +43,6 @@ def program(*names):
         if path:
             return path
     return skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
-
-
-def make(*arguments, path=os.environ["PATH"]):
-    """Run make on the installed environment, with programs from `path`."""
-    command = ["make", "--silent", "--old-file=.venv/installed", *arguments]
-    given = {"cwd": ROOT, "capture_output": True, "text": True}
-    return subprocess.run(command, **given, env=os.environ | {"PATH": path})
 
 
 @pytest.fixture(scope="session")
@@ -110,21 +86,6 @@ def show(browser, tmp_path):
     for context in contexts:
         context.close()
     assert [text for text in noise if "willReadFrequently" not in text] == []
-
-
-def violations(page, rules=()):
-    """Return what axe-core finds serious or critical, one line an element.
-
-    With `rules` it asks these, and no others.
-    """
-    options = {"runOnly": {"type": "rule", "values": rules}} if rules else None
-    found = Axe().run(page, options=options).response["violations"]
-    return [
-        f"{rule['id']}: {node['target']} {node['html'][:100]}"
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
 
 
 @pytest.fixture(scope="session")

@@ -12,3 +12,7 @@ else:
         "The book's code is not here. Clone the whole book, or take this "
         "chapter's stand-alone copy from the download button of its page."
     )
+
+if shell := globals().get("get_ipython"):  # what you save in code/ counts from then on
+    shell().run_line_magic("reload_ext", "autoreload")
+    shell().run_line_magic("autoreload", "2")

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from bs4 import BeautifulSoup
-from conftest import PAGES
+from common import PAGES
 
 CHAPTER = "chapters/02_attention.html"
 KINDS = ["chapters/intro.html", CHAPTER, "chapters/ledger.html"]

@@ -8,7 +8,7 @@ import buttons
 import pytest
 from axis_role import axis_role
 from bs4 import BeautifulSoup
-from conftest import PAGES, ROOT
+from common import PAGES, ROOT
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles

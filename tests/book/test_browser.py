@@ -7,7 +7,7 @@ scripts; at the width of a desktop and of a phone, each first in one of the them
 import threading
 
 import pytest
-from conftest import PAGES, violations
+from common import PAGES, violations
 from serve import server
 
 DESKTOP, PHONE = (1280, 900), (390, 844)

@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import NUMBERED, ROOT, violations
+from common import NUMBERED, ROOT, violations
 from docutils.nodes import make_id
 
 CHAPTERS = ROOT / "chapters"

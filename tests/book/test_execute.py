@@ -7,7 +7,7 @@ import sys
 import time
 
 import nbformat
-from conftest import ROOT
+from common import ROOT
 from execute import SETUP, put_setup
 
 EXECUTE = [sys.executable, ROOT / "tools/execute.py"]

@@ -9,7 +9,7 @@ import sys
 
 import nbformat
 import pytest
-from conftest import ROOT
+from common import ROOT
 
 BAD = {
     "1 / 0": "ZeroDivisionError",

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import yaml
-from conftest import ROOT, make
+from common import ROOT, make
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import nbformat
 import pytest
-from conftest import CHAPTERS, NUMBERED, ROOT
+from common import CHAPTERS, NUMBERED, ROOT
 from execute import SETUP
 from notebooks import code_cells, prose, texts
 
@@ -60,6 +60,30 @@ def test_setup_elsewhere_says_what_to_do(tmp_path):
     result = run_setup(tmp_path)
     assert result.returncode == 1
     assert "ModuleNotFoundError: The book's code is not here. Clone" in result.stderr
+
+
+EDIT = """
+import os, sys
+from pathlib import Path
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in [*sys.argv[1:], "import encoder", "assert encoder.answer == 1"]:
+    shell.run_cell(cell).raise_error()
+Path("code/encoder.py").write_text("answer = 2")
+os.utime("code/encoder.py", (2e9, 2e9))
+shell.run_cell("assert encoder.answer == 2").raise_error()
+"""
+
+
+def test_after_setup_a_saved_edit_counts_from_the_next_cell_on(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "_toc.yml").touch()
+    (tmp_path / "code/encoder.py").write_text("answer = 1")
+    source = SETUP.read_text(encoding="utf-8")
+    command = [sys.executable, "-c", EDIT, source, source]  # a cell may run twice
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
 
 
 # What is stored

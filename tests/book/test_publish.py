@@ -19,7 +19,7 @@ import publish
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from conftest import PAGES, ROOT, make
+from common import PAGES, ROOT, make
 from sphinx.util.inventory import InventoryFile
 
 SCHEMAS = {

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from conftest import ROOT
+from common import ROOT
 from taken_apart.doctor import Finding
 from taken_apart.tracer import trace
 

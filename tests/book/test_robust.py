@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from common import ROOT
 from notebooks import code_cells, texts
 from standalone import setup_cell
 

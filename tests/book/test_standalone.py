@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import CHAPTERS, ROOT
+from common import CHAPTERS, ROOT
 from needed_files import needed
 from notebooks import code_cells
 from standalone import OF_THE_WHOLE_BOOK, point_buttons, setup_cell, standalone

@@ -7,7 +7,7 @@ import pytest
 from book.claims import MIME, VERDICTS, ledger
 from book.views import Ledger
 from book.views.ledger import html_row
-from conftest import NUMBERED, ROOT, violations
+from common import NUMBERED, ROOT, violations
 
 ROWS = ledger.read()
 CHAPTERS = {

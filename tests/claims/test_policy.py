@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from book.claims import VERDICTS, is_figure, ledger
-from conftest import ROOT
+from common import ROOT
 
 ROWS = ledger.read()
 EXECUTED = [row for row in ROWS if row["evidence"] == "executed"]

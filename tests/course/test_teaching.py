@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from book.course import grade
 from book.exercises import EXERCISES
-from conftest import NUMBERED, ROOT
+from common import NUMBERED, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebooks import prose
 

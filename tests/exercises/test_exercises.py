@@ -10,7 +10,7 @@ import pytest
 import torch
 from book.exercises import EXERCISES, check, kill_table
 from book.exercises.verdict import attempt, same_outcome
-from conftest import CHAPTERS, NUMBERED, ROOT
+from common import CHAPTERS, NUMBERED, ROOT
 from notebooks import code_cells, prose
 from torch import nn
 from torch.nn import functional

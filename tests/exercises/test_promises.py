@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from conftest import ROOT
+from common import ROOT
 from nbclient import NotebookClient
 
 # Statements that follow the hints of the exercises, by page.

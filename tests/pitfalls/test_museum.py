@@ -10,7 +10,7 @@ from book.pitfalls.game import ROUNDS
 from book.views import SpotTheBug, Symptoms
 from book.views.symptoms import anchor
 from bs4 import BeautifulSoup
-from conftest import violations
+from common import violations
 from taken_apart.tracer import trace
 from taken_apart.views import ShapeTracer
 

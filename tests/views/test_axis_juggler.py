@@ -5,7 +5,7 @@ import pytest
 import torch
 from book.views import AxisJuggler
 from book.views.axis_juggler import STEPS
-from conftest import violations
+from common import violations
 from encoder import attention
 from views.shared import each_look
 

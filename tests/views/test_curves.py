@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from conftest import JS, violations
+from common import JS, violations
 from taken_apart.views import bundle
 from taken_apart.views.base import SHARED_STYLES
 from taken_apart.views.curves import Curves

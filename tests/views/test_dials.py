@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from book.views import InitDial, ScaleDial, WordOrder
-from conftest import violations
+from common import violations
 from encoder import sinusoidal_positions
 from views.shared import each_look
 

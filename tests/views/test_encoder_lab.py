@@ -16,7 +16,7 @@ import pytest
 import torch
 from book.models import toy_language as lab
 from book.views import EncoderLab
-from conftest import JS
+from common import JS
 from encoder import TransformerEncoder
 from torch import nn
 from views.lab_in_torch import START, job_of, outputs, record_steps, without

@@ -11,7 +11,7 @@ import pytest
 import torch
 from book.models import toy_language as lab
 from book.views import EncoderLab
-from conftest import violations
+from common import violations
 from taken_apart.views.bundle import SHARED, es_module, style
 from views.lab_in_torch import START, job_of, outputs, record_steps, without
 from views.shared import each_theme

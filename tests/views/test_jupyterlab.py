@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import nbformat
 import pytest
-from conftest import ROOT
+from common import ROOT
 from nbformat.v4 import new_code_cell, new_notebook
 
 CODE = ROOT / "code"

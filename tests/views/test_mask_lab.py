@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from book.views import MaskLab
-from conftest import JS
+from common import JS
 from encoder import attention
 from torch import nn
 from torch.nn import functional as F

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from book.views import MaskLab
-from conftest import violations
+from common import violations
 from encoder import attention
 from views.shared import each_look
 

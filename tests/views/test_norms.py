@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from book.views import NormAxes, NormMicroscope
-from conftest import violations
+from common import violations
 from torch import nn
 from torch.nn import functional
 from views.shared import each_look

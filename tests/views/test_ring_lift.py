@@ -7,7 +7,7 @@ import pytest
 import torch
 from book.views import AxisJuggler, RingLift, RowEditor
 from book.views.ring_lift import turned
-from conftest import violations
+from common import violations
 from encoder import FeedForward, MultiHeadAttention
 from views.shared import each_look
 

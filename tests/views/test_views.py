@@ -13,7 +13,7 @@ import zlib
 import anywidget
 import numpy as np
 import pytest
-from conftest import JS, ROOT, violations
+from common import JS, ROOT, violations
 from taken_apart.views import AttentionMap, ShapeTracer, View, bundle
 from taken_apart.views.base import packed
 from views.shared import each_look, softmax_weights, traced, words
