@@ -1,4 +1,4 @@
-"""The fixtures of all tests: programs of the system, views in a page, the built book."""
+"""The fixtures of all tests: programs of the system, views in a page, the book."""
 
 import json
 import os
