@@ -13,6 +13,7 @@ else:
         "chapter's stand-alone copy from the download button of its page."
     )
 
-if shell := globals().get("get_ipython"):  # what you save in code/ counts from then on
+# What you save in code/ counts from then on.
+if shell := globals().get("get_ipython"):
     shell().run_line_magic("reload_ext", "autoreload")
     shell().run_line_magic("autoreload", "2")

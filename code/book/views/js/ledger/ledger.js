@@ -34,13 +34,14 @@ function render({ el }) {
   // Bring the bar to what the address says, and a linked row into sight.
   function follow() {
     const chosen = chosenIn(location.hash);
-    const row = document.getElementById(location.hash.slice(1));
+    const id = CSS.escape(decodeURIComponent(location.hash.slice(1)));
+    const row = id && el.parentElement.querySelector(`#${id}`);
     if (!row && !Object.keys(chosen).length) return;
     for (const control of controls) control.value = chosen[name(control)] ?? "";
     following = true;
     controls[0].dispatchEvent(new Event("input"));
     following = false;
-    if (row && el.parentElement.contains(row)) row.scrollIntoView({ block: "center" });
+    if (row) row.scrollIntoView({ block: "center" });
   }
 
   function remember() {
