@@ -36,7 +36,8 @@ def violations(page, rules=(), leave_out=()):
     With `rules` it asks these, and no others; it passes over what `leave_out` selects.
     """
     options = {"runOnly": {"type": "rule", "values": rules}} if rules else None
-    found = Axe().run(page, {"exclude": [[each] for each in leave_out]}, options).response["violations"]
+    context = {"exclude": [[each] for each in leave_out]}
+    found = Axe().run(page, context, options).response["violations"]
     return [
         f"{rule['id']}: {node['target']} {node['html'][:100]}"
         for rule in found
