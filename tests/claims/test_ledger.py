@@ -271,3 +271,15 @@ def test_a_linked_row_comes_into_sight_whatever_was_chosen(page):
 def test_the_table_fits_a_phone_and_can_be_read_by_all(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert violations(page) == []
+
+
+def test_what_is_cited_is_listed_and_what_is_listed_is_cited():
+    entries = (ROOT / "chapters/references.bib").read_text()
+    listed = re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE)
+    assert len(set(listed)) == len(listed)
+    pages = [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("chapters/*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    keys = ",".join(re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text)).split(",")
+    cited = {key.strip() for key in keys}
+    cited |= {row["reference"] for row in ROWS if row.get("reference")}
+    assert cited == set(listed)
