@@ -82,7 +82,7 @@ def updated(row, found) -> dict:
 
 
 class Contents:
-    """The claims of one chapter as a table: number, what is said, verdict, where."""
+    """The claims of one chapter as a table: number, what is said, verdict."""
 
     def __init__(self, rows: list[dict], page: str):
         self.rows = rows

@@ -70,8 +70,11 @@ def chapter_name(row: Row) -> str:
 
 def said(row: Row) -> str:
     """Return the claim, its number and section, and what the source means by it."""
-    text = f"{html_text(row['text'])} <small>{row['id']}, {html_text(row['source'])}"
-    return f"{text}{': ' + html_text(row['means']) if row.get('means') else ''}</small>"
+    where = f"{row['id']}, {row['source']}"
+    # What it means begins with the section, which the source has named already.
+    means = re.sub(r"^Section \S+: ", "", row.get("means", ""))
+    meant = ": ".join(filter(None, (where, means)))
+    return f"{html_text(row['text'])} <small>{html_text(meant)}</small>"
 
 
 def verdict(row: Row) -> str:
@@ -83,7 +86,7 @@ def verdict(row: Row) -> str:
 
 def covers(row: Row) -> str:
     covered = html_text(row.get("covers", ""))
-    return f"<small>Covers {covered}</small>" if covered else ""
+    return f"<small>Measured on: {covered}</small>" if covered else ""
 
 
 def evidence(row: Row) -> str:
