@@ -10,7 +10,7 @@ see which key. `bias`, broadcastable likewise, is float and is added to the scor
 Sections in brackets are those of Vaswani et al., "Attention Is All You Need" (2017).
 Bad input raises a TypeError or ValueError that says what was given and what is wanted.
 
-Version 1.0.0, under the MIT licence, from the book "The Encoder, Taken Apart". The book
+Version 2.0.0, under the MIT licence, from the book "The Encoder, Taken Apart". The book
 lies in the repository of this file, where CITATION.cff says how to cite it; a copy
 elsewhere finds both by that title.
 """
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn, relu
 from torch.nn import functional
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 
 
 def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:

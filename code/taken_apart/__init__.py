@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr_
     from .tracer import Trace, trace
     from .views import AttentionMap, Curves, ShapeTracer, View
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 __all__ = [
     "AttentionMap",
     "Curves",
