@@ -19,6 +19,8 @@ from publish import edition
 COLAB = "https://colab.research.google.com/github/{}/blob/gh-pages/{}{}"
 # Pages that read the other notebooks: alone they would have nothing to show.
 OF_THE_WHOLE_BOOK = {"chapters/ledger"}
+# What a page of evidence opens with is read from here, and in a copy from there.
+CLAIMS, CARRIED_CLAIMS = "chapters/claims.json", "book/claims/claims.json"
 SETUP = '''\
 # @title Setup: unpack the book's code { display-mode: "form" }
 import base64
@@ -53,12 +55,12 @@ sys.path[:] = [folder, *(path for path in sys.path if "encoder-book-" not in pat
 print("The Encoder, Taken Apart, code %(fingerprint)s")'''
 
 
-def pack(folder, paths):
-    """Return files of a folder as text in lines: the same files, the same text."""
+def pack(files):
+    """Return files, name to path, as text in lines: the same files, the same text."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in paths:
-            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+        for name, path in files.items():
+            entry = zipfile.ZipInfo(name)
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     text = base64.b85encode(packed.getvalue()).decode()
     return "\n".join(text[i : i + 100] for i in range(0, len(text), 100))
@@ -66,7 +68,11 @@ def pack(folder, paths):
 
 def setup_cell(folder, text=""):
     """Return a setup cell that carries what a notebook of this text needs."""
-    code = pack(folder, needed(folder, text))
+    paths = needed(folder, text)
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
+    if "book/claims/ledger.py" in files:
+        files[CARRIED_CLAIMS] = folder.parent / CLAIMS
+    code = pack(files)
     fingerprint = hashlib.sha256(code.encode()).hexdigest()[:8]
     return SETUP % {"code": code, "fingerprint": fingerprint}
 

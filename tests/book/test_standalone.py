@@ -218,3 +218,14 @@ def test_the_colab_button_of_a_fork_opens_the_copy_that_the_fork_published():
         "https://colab.research.google.com/github/ada/fork/blob/gh-pages/"
         "standalone/a.ipynb"
     ]
+
+
+def test_a_copy_brings_the_data_that_its_cells_read(copies, tmp_path):
+    reads = {
+        "evidence_05": "from book.claims.ledger import contents; contents('05')",
+        "evidence_programs": "import book.experiments.minimal_encoder as m; m.load()",
+    }
+    for name, line in reads.items():
+        copy = next(copy for path, copy in copies.items() if path.stem == name)
+        result = run(f"{setup_of(copy)}\n{line}", tmp_path)
+        assert result.returncode == 0, result.stderr

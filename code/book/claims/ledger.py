@@ -15,6 +15,8 @@ from pathlib import Path
 from . import MIME, VERDICTS
 
 CHAPTERS = Path(__file__).parents[3] / "chapters"
+if (CARRIED := Path(__file__).with_name("claims.json")).is_file():
+    CHAPTERS = CARRIED.parent  # a stand-alone notebook brings the rows, not the book
 EVIDENCE = ("executed", "cited", "to come", "not checkable")
 SETTLED = ("text", "verdict", "condition", "measured", "chapter")  # by a notebook
 OPEN = {"verdict": "open", "condition": "", "measured": {}, "evidence": "to come"}

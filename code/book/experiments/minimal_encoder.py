@@ -16,7 +16,7 @@ from encoder import sinusoidal_positions
 from torch import Tensor, nn
 from torch.nn import functional
 
-STORED = Path(__file__).with_suffix(".json")
+STORED = Path(__file__).with_name("minimal_encoder.json")
 SEEDS, STEPS, MEAN = (7, 8, 9, 10, 11, 12), 1200, 20
 LOOKS = (80, *range(100, STEPS + 1, 100))  # after so many steps the accuracy is taken
 
