@@ -53,8 +53,8 @@ lint: $(READY) ## Check style, format and types of code, cells and scripts
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m pyright
-	$(VENV)/bin/oxlint --deny-warnings code chapters tests
-	$(VENV)/bin/oxfmt --check '{code,chapters,tests}/**/*.{js,mjs}'
+	$(VENV)/bin/oxlint --config tools/oxlint.json --deny-warnings code chapters tests
+	$(VENV)/bin/oxfmt --config tools/oxfmt.json --check '{code,chapters,tests}/**/*.{js,mjs}'
 
 suite: $(READY) ## Run the tests of code, notebooks, book and pages
 	$(ONE_THREAD) $(RUN) -m pytest -q -n 2
