@@ -21,6 +21,9 @@ COLOURS = {
     "light": {"paper": "#fff", "ink": "#222832"},
     "dark": {"paper": "#14181e", "ink": "#ced6dd"},
 }
+TWO_FRAMES = """() => new Promise(
+    (done) => requestAnimationFrame(() => requestAnimationFrame(done))
+)"""
 RUN_MODULE = """
 import { readFileSync } from "node:fs";
 const { file, body, data } = JSON.parse(readFileSync(0, "utf8"));
@@ -80,6 +83,8 @@ def show(browser, tmp_path):
         if drawn and options.get("java_script_enabled", True):
             # A large view unpacks its data in its own time.
             page.locator(".eta-root:empty").first.wait_for(state="detached")
+            # A view that asks for its width is told before the second frame.
+            page.evaluate(TWO_FRAMES)
         return page
 
     yield show
