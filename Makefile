@@ -28,7 +28,7 @@ PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
 .PHONY: help book html test $(PARTS) test-portable test-colab lab execute ledger \
-	wheel zip pdf pictures bench links clean
+	wheel zip pdf pictures bench links budgets clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \2/p' Makefile | \
@@ -85,6 +85,9 @@ lab: $(READY) ## Open chapters and code in JupyterLab
 
 execute: $(READY) ## Run the notebooks and store their outputs (NOTEBOOKS=...)
 	$(RUN) tools/execute.py $(NOTEBOOKS)
+
+budgets: $(READY) ## Measure what each chapter asks of its reader
+	$(RUN) tools/budgets.py
 
 ledger: $(READY) ## Collect the chapters' claims into the ledger page
 	$(RUN) code/book ledger
