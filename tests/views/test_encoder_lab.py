@@ -362,11 +362,17 @@ def test_without_scripts_the_page_still_shows_guess_and_attention():
         ({"tokens": ""}, "1 to 10 words, got 0"),
         ({"tokens": "the " * 11}, "1 to 10 words, got 11"),
         ({"padding": [8]}, "padding must lie in -8..7, got 8"),
+        ({"opened": "2.query"}, "1.norm2, got '2.query'"),
     ],
 )
 def test_bad_sentences_are_refused_with_a_sentence(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         EncoderLab(**arguments)
+
+
+def test_every_step_of_the_encoder_can_be_opened_first():
+    for each in ALL_STAGES:
+        assert EncoderLab(opened=each).state["opened"] == each
 
 
 def test_live_traits_reach_python_and_torch_can_recompute():

@@ -112,6 +112,21 @@ def test_the_numbers_of_an_open_step_are_the_encoders(open_lab):
         assert_shown(numbers(page, ".lab-panel .lab-grid >> nth=0"), steps[step])
 
 
+@pytest.mark.parametrize(
+    ("opened", "title", "layer"),
+    [
+        ("1.query", "Layer 1: queries", 1),
+        ("0.weights", "Layer 0: attention weights", 0),
+        ("guess", "Guess", 1),
+    ],
+)
+def test_a_lab_opens_at_the_step_that_its_page_is_about(open_lab, opened, title, layer):
+    page = open_lab(EncoderLab(opened=opened))
+    assert page.locator(".lab-panel-head strong").inner_text() == title
+    pressed = page.locator(".lab-picks [data-key=layer][aria-pressed=true]")
+    assert pressed.inner_text() == f"layer {layer}"
+
+
 def test_the_attention_map_is_the_encoders_in_every_head(open_lab):
     page, (_, maps) = open_lab(), stored_steps()[0]
     for layer, weights in enumerate(maps):

@@ -13,6 +13,10 @@ from taken_apart.views import View, html_text, numbers_table, place
 from . import JS
 
 STORED = Path(__file__).parent.parent / "models" / "toy_language.json"
+STEPS = (  # of a layer, as the page names them
+    *("query", "key", "value", "scores", "weights", "context", "mixed"),
+    *("sum1", "norm1", "hidden", "fed", "sum2", "norm2"),
+)
 
 
 class EncoderLab(View):
@@ -20,8 +24,9 @@ class EncoderLab(View):
 
     `tokens` is a sentence of its language (`book.models.toy_language`), one string or a
     list of at most 10 words; "___" is a blank to fill. `padding` lists the places of
-    words that are padding. Raises ValueError for words or places it does not have, or
-    too many.
+    words that are padding; `opened` is the step whose numbers are shown first, such as
+    "0.weights" or "guess". Raises ValueError for words, places or steps it does not
+    have, or too many words.
 
     Live, these traits are synced: `tokens` (list of str), `padding` (list of bool),
     `norm_first` (bool), `off` (list of parts left out: "scale", "positions",
@@ -41,10 +46,15 @@ class EncoderLab(View):
     )
 
     def __init__(
-        self, tokens: str | Sequence[str] = start, padding: Sequence[int] = ()
+        self,
+        tokens: str | Sequence[str] = start,
+        padding: Sequence[int] = (),
+        *,
+        opened: str = "1.query",
     ):
         words = tokens.split() if isinstance(tokens, str) else list(tokens)
         check_lab_words(words)
+        check_step(opened)
         hidden = {place("padding", each, len(words)) for each in padding}
         super().__init__(
             weights=STORED.read_bytes(),
@@ -55,6 +65,7 @@ class EncoderLab(View):
             off=[],
             edits=[],
             read=words.index("___") if "___" in words else 0,
+            opened=opened,
         )
 
     def summary(self) -> str:
@@ -128,3 +139,11 @@ def check_lab_words(words: list[str]):
         raise ValueError(f"the lab does not know {sorted(unknown)}, only: {known}")
     if not 1 <= len(words) <= longest:
         raise ValueError(f"the lab takes 1 to {longest} words, got {len(words)}")
+
+
+def check_step(name: str):
+    layers = range(stored_lab()["n_layers"])
+    outside = "embedded", "positions", "input", "guess"
+    steps = [*outside, *(f"{layer}.{step}" for layer in layers for step in STEPS)]
+    if name not in steps:
+        raise ValueError(f"the lab can open {', '.join(steps)}, got {name!r}")

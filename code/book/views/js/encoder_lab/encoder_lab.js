@@ -11,6 +11,12 @@ import { placeToRead } from "./lab_words.js";
 
 const SHARED = ["tokens", "padding", "norm_first", "off", "edits", "read"];
 
+// The step that is open at first, and the layer whose attention is shown.
+function opening(stage, nLayers) {
+  const layer = Number.parseInt(stage, 10);
+  return { stage, layer: Number.isNaN(layer) ? nLayers - 1 : layer };
+}
+
 // What the parts share: the trained model, the state, and where the reader looks.
 function makeScene(model, redraw) {
   const bytes = model.get("weights");
@@ -30,7 +36,7 @@ function makeScene(model, redraw) {
     nHeads: trained.n_heads,
     nLayers: trained.n_layers,
     dHead: dModel / trained.n_heads,
-    view: { stage: "1.query", side: "numbers", layer: 1, head: 1 },
+    view: { ...opening(model.get("opened"), trained.n_layers), side: "numbers", head: 1 },
     state: () => Object.fromEntries(SHARED.map((name) => [name, model.get(name)])),
     read: () => placeToRead(model.get("tokens"), model.get("read"), scene.blank),
     setSentence(tokens) {
