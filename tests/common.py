@@ -35,7 +35,10 @@ def violations(page, rules=(), leave_out=()):
 
     With `rules` it asks these, and no others; it passes over what `leave_out` selects.
     """
-    options = {"runOnly": {"type": "rule", "values": rules}} if rules else None
+    # Of what it finds in order, axe-core needs no list: that takes it twice the time.
+    options = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": rules}
     context = {"exclude": [[each] for each in leave_out]}
     found = Axe().run(page, context, options).response["violations"]
     return [
