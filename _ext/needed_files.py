@@ -5,50 +5,31 @@ dict MODULES, name to module, and costs no more than the names that are asked fo
 """
 
 import ast
+import functools
+from typing import NamedTuple
 
 NO_MODULES = {".css", ".js", ".json"}
 
 
-def needed(folder, text):
-    """Return the files that Python code needs, directly or through others, sorted.
+class Module(NamedTuple):
+    """What the text of a module says of other files."""
 
-    `folder` is where its imports start, as on sys.path; what is not found there comes
-    from elsewhere. A file that is no module is needed by the module that names it.
-    """
-    others = [path for path in folder.rglob("*.*") if path.suffix in NO_MODULES]
-    found, waiting = set(), list(imported(folder, ast.parse(text), ()))
-    while waiting:
-        path = waiting.pop()
-        if path in found:
-            continue
-        found.add(path)
-        if path.suffix == ".py":
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            package = path.relative_to(folder).parent.parts
-            waiting += imported(folder, tree, package)
-            waiting += named(others, tree)
-        elif path.suffix == ".js":
-            waiting += scripts(path)
-    return sorted(found)
+    imports: tuple  # the statements that import, but for those of type checkers
+    strings: frozenset  # one of them may be the end of a path, as in JS / "a.js"
+    on_demand: dict  # MODULES, where it has them
 
 
-def imported(folder, tree, package):
-    """Yield the files that run where a module of this package imports its names."""
-    for node in executed(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                module = alias.name.split(".")
-                yield from files(folder, module)
-                for place in on_demand(folder, module).values():  # any may be asked for
-                    yield from files(folder, [*module, *place.split(".")])
-        elif isinstance(node, ast.ImportFrom):
-            module = [*package[: len(package) + 1 - node.level]] if node.level else []
-            module += node.module.split(".") if node.module else []
-            yield from files(folder, module)
-            places = on_demand(folder, module)
-            for alias in node.names:
-                place = places.get(alias.name, alias.name)
-                yield from files(folder, [*module, *place.split(".")])
+@functools.cache  # of the text, as thirty notebooks ask for the same modules
+def read(text):
+    tree = ast.parse(text)
+    nodes = list(executed(tree))
+    strings = {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return Module(tuple(imports), frozenset(strings), on_demand(tree))
 
 
 def executed(tree):
@@ -62,6 +43,57 @@ def executed(tree):
             yield node
 
 
+def on_demand(tree):
+    """Return MODULES of a package that has it, or nothing."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="MODULES")], value=value):
+                return ast.literal_eval(value)
+    return {}
+
+
+def needed(folder, text):
+    """Return the files that Python code needs, directly or through others, sorted.
+
+    `folder` is where its imports start, as on sys.path; what is not found there comes
+    from elsewhere. A file that is no module is needed by the module that names it.
+    """
+    others = [path for path in folder.rglob("*.*") if path.suffix in NO_MODULES]
+    found, waiting = set(), list(imported(folder, read(text), ()))
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        if path.suffix == ".py":
+            module = read(path.read_text(encoding="utf-8"))
+            package = path.relative_to(folder).parent.parts
+            waiting += imported(folder, module, package)
+            waiting += named(others, module)
+        elif path.suffix == ".js":
+            waiting += scripts(path)
+    return sorted(found)
+
+
+def imported(folder, module, package):
+    """Yield the files that run where a module of this package imports its names."""
+    for node in module.imports:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name.split(".")
+                yield from files(folder, name)
+                for place in asked(folder, name).values():  # any may be asked for
+                    yield from files(folder, [*name, *place.split(".")])
+        else:
+            name = [*package[: len(package) + 1 - node.level]] if node.level else []
+            name += node.module.split(".") if node.module else []
+            yield from files(folder, name)
+            places = asked(folder, name)
+            for alias in node.names:
+                place = places.get(alias.name, alias.name)
+                yield from files(folder, [*name, *place.split(".")])
+
+
 def files(folder, module):
     """Yield the file of a module, after the `__init__.py` of each package around it."""
     for depth in range(1, len(module) + 1):
@@ -71,25 +103,15 @@ def files(folder, module):
                 yield file
 
 
-def on_demand(folder, module):
-    """Return MODULES of a package that has it, or nothing."""
-    file = folder.joinpath(*module, "__init__.py")
-    tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else None
-    for node in tree.body if tree else ():
-        match node:
-            case ast.Assign(targets=[ast.Name(id="MODULES")], value=value):
-                return ast.literal_eval(value)
-    return {}
+def asked(folder, name):
+    """Return the modules of the names that a package imports on demand."""
+    file = folder.joinpath(*name, "__init__.py")
+    return read(file.read_text(encoding="utf-8")).on_demand if file.is_file() else {}
 
 
-def named(others, tree):
-    """Return those files whose path ends in a string of the tree, as in JS / "a.js"."""
-    strings = {
-        f"/{node.value}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    tails = tuple(text for text in strings if text.strip("/."))
+def named(others, module):
+    """Return those files whose path ends in a string of the module."""
+    tails = tuple(f"/{text}" for text in module.strings if text.strip("/."))
     return [path for path in others if path.as_posix().endswith(tails)]
 
 
