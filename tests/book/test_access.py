@@ -8,11 +8,9 @@ from itertools import pairwise
 
 import pytest
 from bs4 import BeautifulSoup
-from common import PAGES
 
 CHAPTER = "chapters/02_attention.html"
 KINDS = ["chapters/intro.html", CHAPTER, "chapters/ledger.html"]
-each_page = pytest.mark.parametrize("name", PAGES)
 
 # Of the element that has the focus: what it is, its name, and whether a reader sees it.
 FOCUSED = """() => {
@@ -44,10 +42,6 @@ def page(browser, book):
     yield visit
     for context in opened:
         context.close()
-
-
-def soup(book, name):
-    return BeautifulSoup((book / name).read_text(encoding="utf-8"), "html.parser")
 
 
 # Keyboard
@@ -102,22 +96,21 @@ def test_hints_open_with_the_keyboard(page):
 # What a screen reader goes by
 
 
-@each_page
-def test_every_table_of_a_page_has_headers(book, name):
-    tables = soup(book, name).select("article table")
+def test_every_table_of_a_page_has_headers(page_soup):
+    tables = page_soup.select("article table")
     assert [str(t)[:200] for t in tables if not t.select("th")] == []
 
 
-@each_page
-def test_the_headings_of_a_built_page_skip_no_level(book, name):
-    headings = soup(book, name).select("article :is(h1, h2, h3, h4, h5, h6)")
+def test_the_headings_of_a_built_page_skip_no_level(page_soup):
+    headings = page_soup.select("article :is(h1, h2, h3, h4, h5, h6)")
     levels = [int(h.name[1]) for h in headings]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels)), levels
 
 
 def test_chinese_words_say_that_they_are_chinese(book):
-    glossary = soup(book, "chapters/glossary.html").select_one("article")
+    html = (book / "chapters/glossary.html").read_text(encoding="utf-8")
+    glossary = BeautifulSoup(html, "html.parser").select_one("article")
     words = glossary.find_all(string=re.compile("[\u4e00-\u9fff]"))
     assert len(words) > 20
     assert [word for word in words if not word.find_parent(lang="zh")] == []

@@ -7,38 +7,27 @@ from urllib.parse import unquote, urlsplit
 import buttons
 import pytest
 from axis_role import axis_role
-from bs4 import BeautifulSoup
 from common import PAGES, ROOT
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles
 
-each_page = pytest.mark.parametrize("name", PAGES)
-
-
-def soup(book, name):
-    return BeautifulSoup((book / name).read_text(encoding="utf-8"), "html.parser")
-
-
 # Pages
 
 
-@each_page
-def test_a_page_names_nothing_to_load_from_elsewhere(book, name):
-    page = soup(book, name)
-    loaded = [tag.get("src") for tag in page.select("[src]")]
-    loaded += [tag.get("href") for tag in page.select("link[rel~=stylesheet]")]
+def test_a_page_names_nothing_to_load_from_elsewhere(page_soup):
+    loaded = [tag.get("src") for tag in page_soup.select("[src]")]
+    loaded += [tag.get("href") for tag in page_soup.select("link[rel~=stylesheet]")]
     assert [url for url in loaded if url and urlsplit(url).netloc] == []
 
 
-@each_page
-def test_every_link_within_the_book_arrives(book, name):
-    dead = []
-    for link in soup(book, name).select("main [href], nav [href]"):
+def test_every_link_within_the_book_arrives(book, page_name, page_soup):
+    dead, page = [], book / page_name
+    for link in page_soup.select("main [href], nav [href]"):
         url = urlsplit(link["href"])
         if url.scheme or url.netloc:
             continue
-        target = (book / name).parent / unquote(url.path) if url.path else book / name
+        target = page.parent / unquote(url.path) if url.path else page
         if not target.is_file() or not has_anchor(target, url.fragment):
             dead.append(link["href"])
     assert dead == []
@@ -51,19 +40,16 @@ def has_anchor(target, fragment):
     return f'id="{unquote(fragment)}"' in html
 
 
-@each_page
-def test_every_picture_says_what_it_shows(book, name):
-    main = soup(book, name).select_one("main")
+def test_every_picture_says_what_it_shows(page_soup):
+    main = page_soup.select_one("main")
     assert [img["src"] for img in main.select("img:not([alt])")] == []
     unnamed = [svg for svg in main.select("svg[role]") if not svg.get("aria-label")]
     assert unnamed == []
 
 
-@each_page
-def test_a_page_knows_its_language_and_has_one_title(book, name):
-    page = soup(book, name)
-    assert page.html["lang"] == "en"
-    assert len(page.select("main article h1")) == 1
+def test_a_page_knows_its_language_and_has_one_title(page_soup):
+    assert page_soup.html["lang"] == "en"
+    assert len(page_soup.select("main article h1")) == 1
 
 
 def test_the_front_page_leads_to_the_first_page(book):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, SoupStrainer
 from common import CHAPTERS, ROOT
 from needed_files import needed
 from notebooks import code_cells
@@ -185,21 +185,21 @@ encoder.attention, check("is_map", ...)"""
 # Buttons
 
 
-def soup(book, name):
-    return BeautifulSoup((book / name).read_text(encoding="utf-8"), "html.parser")
+def download_buttons(book, name):
+    html = (book / name).read_text(encoding="utf-8")
+    links = BeautifulSoup(html, "html.parser", parse_only=SoupStrainer("a"))
+    return links.select("a.btn-download-source-button")
 
 
 def test_the_download_button_of_a_page_gives_its_copy(book):
     for path in COPIED:
-        page = soup(book, f"chapters/{path.stem}.html")
-        button = page.select_one("a.btn-download-source-button")
+        button = download_buttons(book, f"chapters/{path.stem}.html")[0]
         assert button["href"] == f"../standalone/{path.stem}.ipynb"
         assert (book / "standalone" / path.name).is_file()
 
 
 def test_the_ledger_reads_the_whole_book_and_offers_no_lone_copy(book):
-    page = soup(book, "chapters/ledger.html")
-    assert page.select("a.btn-download-source-button") == []
+    assert download_buttons(book, "chapters/ledger.html") == []
     assert not (book / "standalone/ledger.ipynb").exists()
 
 
