@@ -5,7 +5,6 @@ import json
 from functools import cache
 
 import pytest
-import torch
 from book.claims import VERDICTS, is_figure, ledger
 from common import ROOT
 
@@ -30,8 +29,11 @@ def test_a_row_has_the_fields_of_a_row_and_no_others():
         assert all(isinstance(value, TYPES[name]) for name, value in row.items())
 
 
-def test_an_executed_row_says_what_its_source_means_and_what_its_figures_cover():
-    assert lacking("means") == []
+def test_a_row_says_what_its_source_means():
+    assert lacking("means", ROWS) == []
+
+
+def test_an_executed_row_says_what_its_figures_cover():
     assert lacking("covers") == []
 
 
@@ -99,46 +101,6 @@ def test_every_check_is_about_something_that_was_measured(page):
     found = calls(page)
     assert {r["id"] for r in EXECUTED if r["chapter"] == page} == found.keys()
     assert [n for n, check in found.items() if not names_in(check) & names] == []
-
-
-def flipped(check):
-    """Yield a check with one of its comparisons turned round, for each of them."""
-    opposite = {
-        ast.Lt: ast.GtE,
-        ast.LtE: ast.Gt,
-        ast.Gt: ast.LtE,
-        ast.GtE: ast.Lt,
-        ast.Eq: ast.NotEq,
-        ast.NotEq: ast.Eq,
-    }
-    text = ast.unparse(check)
-    count = sum(isinstance(n, ast.Compare) for n in ast.walk(check))
-    for which in range(count):
-        tree = ast.parse(text, mode="eval")
-        compare = [n for n in ast.walk(tree) if isinstance(n, ast.Compare)][which]
-        for place, operator in enumerate(compare.ops):
-            if type(operator) in opposite:
-                before = compare.ops[place]
-                compare.ops[place] = opposite[type(operator)]()
-                yield ast.unparse(tree)
-                compare.ops[place] = before
-
-
-def test_turning_round_any_threshold_of_a_page_turns_its_check_red(monkeypatch):
-    """Run a page, and put each check beside each of its mutants."""
-    monkeypatch.setattr("book.claims.ledger.contents", lambda chapter: None)
-    space, survivors, tried = {}, [], 0
-    for source in sources("evidence_07"):
-        with torch.no_grad():  # the page turns gradients off: only until here
-            exec(compile(source, "cell", "exec"), space)
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "claim":
-                for mutant in flipped(node.args[4]):
-                    tried += 1
-                    if eval(mutant, space):
-                        survivors.append((node.args[0].value, mutant))
-    assert survivors == []
-    assert tried > 20
 
 
 def test_verdicts_are_those_that_the_page_explains():

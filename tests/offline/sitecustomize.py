@@ -1,9 +1,12 @@
 """Cut the network in every Python that finds this folder on PYTHONPATH.
 
 Kernels still talk to their client: that goes over this machine, and through ZeroMQ.
+And where the book's claims are loaded, `flips` watches them.
 """
 
+import importlib.util
 import socket
+import sys
 
 connect = socket.socket.connect
 
@@ -26,3 +29,26 @@ def resolve_here(host, *args, **kwargs):
 getaddrinfo = socket.getaddrinfo
 socket.socket.connect = connect_here
 socket.getaddrinfo = resolve_here
+
+
+class Watch:
+    """Put `flips.watched` round `claim` as soon as `book.claims` is imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "book.claims":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def load_and_watch(module):
+            from flips import watched
+
+            load(module)
+            module.claim = watched(module.claim)
+
+        spec.loader.exec_module = load_and_watch
+        return spec
+
+
+sys.meta_path.insert(0, Watch())
