@@ -1,9 +1,24 @@
-"""What the text of an exercise names still works when the whole page has run."""
+"""What the text of an exercise names still works when the whole page has run.
+
+Of every chapter it is read off the code: what an exercise or a hint calls is there, and
+the helpers that it names read no name of the page that a later cell binds again. Of
+some exercises the promise itself is run, after the last cell: `PROMISES`.
+"""
+
+import ast
+import builtins
+import json
+import re
+import symtable
+from functools import cache
 
 import nbformat
 import pytest
+import torch
 from common import ROOT
 from nbclient import NotebookClient
+
+CHAPTERS = sorted(path.stem for path in ROOT.glob("chapters/[0-9]*.ipynb"))
 
 # Statements that follow the hints of the exercises, by page.
 PROMISES = {
@@ -41,3 +56,136 @@ def test_the_named_helpers_work_at_the_end_of_the_page(page):
     notebook.cells.append(nbformat.v4.new_code_cell(source))
     options = {"timeout": 300, "kernel_name": "python3"}
     NotebookClient(notebook, **options, resources={}).execute(cwd=ROOT / "chapters")
+
+
+# Read off the code of every chapter
+
+
+@cache
+def cells(page):
+    stored = json.loads((ROOT / f"chapters/{page}.ipynb").read_text())["cells"]
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in stored]
+
+
+def code(page):
+    return [(at, text) for at, (kind, text) in enumerate(page) if kind == "code"]
+
+
+def is_definition(node):
+    return isinstance(node, ast.FunctionDef | ast.ClassDef)
+
+
+def bound(tree):
+    """Return the names that a cell binds outside of its functions and classes."""
+    names = set()
+    for node in tree.body:
+        for part in [node] if is_definition(node) else ast.walk(node):
+            if is_definition(part):
+                names.add(part.name)
+            if isinstance(part, ast.alias):
+                names.add((part.asname or part.name).split(".")[0])
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                names.add(part.id)
+    return names
+
+
+def bindings(page):
+    """Return the cells that bind each name of a page."""
+    found = {}
+    for at, text in code(page):
+        for name in bound(ast.parse(text)):
+            found.setdefault(name, []).append(at)
+    return found
+
+
+def helpers(page):
+    """Return each function's and class's last cell, and the globals that it reads."""
+    return {
+        node.name: (
+            at,
+            set(globals_of(symtable.symtable(ast.unparse(node), "", "exec"))),
+        )
+        for at, text in code(page)
+        for node in ast.parse(text).body
+        if is_definition(node)
+    }
+
+
+def globals_of(table, inside=False):
+    for symbol in table.get_symbols():
+        if inside and symbol.is_global() and symbol.is_referenced():
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from globals_of(child, inside=True)
+
+
+def named(page):
+    """Yield each piece of code in the text of a page's exercises, as a tree."""
+    for kind, text in page:
+        if kind == "markdown" and "{exercise}" in text:
+            for piece in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+                try:
+                    yield ast.parse(piece, mode="eval")
+                except SyntaxError:
+                    continue  # a role, a shape, a piece of a line
+
+
+def absent(page):
+    """Return what the exercises of a page call and nobody has defined."""
+    known = bindings(page).keys() | vars(builtins).keys()
+    called = {
+        node.func.id
+        for tree in named(page)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return {name for name in called - known if not hasattr(torch.Tensor, name)}
+
+
+def shaken(page):
+    """Return (helper, global) where a later cell binds what a named helper reads."""
+    where, known, found, seen = bindings(page), helpers(page), set(), set()
+    todo = [
+        node.id
+        for tree in named(page)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name)
+    ]
+    while todo:
+        helper = todo.pop()
+        if helper in seen or helper not in known:
+            continue
+        seen.add(helper)
+        at, reads = known[helper]
+        for name in reads:
+            places = where.get(name, [at])
+            if min(places) <= at < max(places):
+                found.add((helper, name))
+        todo += reads
+    return found
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_what_an_exercise_calls_is_there(page):
+    assert absent(cells(page)) == set()
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_no_later_cell_changes_what_a_named_helper_reads(page):
+    assert shaken(cells(page)) == set()
+
+
+def test_a_name_bound_again_and_one_that_is_not_there_are_found():
+    """The second exercise of chapter 6 was broken so: `alone` became a list."""
+    page = [
+        ("code", "alone = 1\n\ndef leak(x):\n    return x - alone"),
+        ("code", "def drift(x):\n    return leak(x) + 1"),
+        (
+            "markdown",
+            ":::{exercise} One\nUse `drift(5)` and `x.mean()`, not `gone(5)`.",
+        ),
+        ("code", "for alone in [[1]]:\n    pass"),
+    ]
+    assert shaken(page) == {("leak", "alone")}
+    assert shaken(page[:3]) == set()
+    assert absent(page) == {"gone"}
