@@ -22,7 +22,7 @@ def one_thread():
 
 
 def test_every_setting_was_recorded_once():
-    assert set(STORED["parts"]) == set(product(records.PARTS, records.PART_SEEDS))
+    assert set(STORED["parts"]) == set(product(records.CHANGES, records.PART_SEEDS))
     settings = product(records.STACKS, records.DEPTHS, records.RATES, records.WARMUPS)
     assert set(STORED["stacks"]) == set(settings)
     counts = {len(losses) for losses, _ in STORED["parts"].values()}
@@ -104,7 +104,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path):
 def changed(part):
     torch.manual_seed(0)
     encoder = TransformerEncoder(32, **records.PART_SIZES, max_length=12)
-    records.PARTS[part](encoder)
+    records.CHANGES[part](encoder)
     return encoder.eval()
 
 
@@ -126,6 +126,6 @@ def test_the_changed_attentions_are_what_they_are_called():
 def test_every_part_changes_what_it_says_and_still_runs():
     """Each change moves the output of the very same encoder, but for "no warm-up"."""
     ids = torch.arange(1, 11)[None]
-    outs = {part: changed(part)(ids, ids == 0)[0] for part in records.PARTS}
+    outs = {part: changed(part)(ids, ids == 0)[0] for part in records.CHANGES}
     same = {part for part, out in outs.items() if torch.equal(out, outs["as it is"])}
     assert same == {"as it is", "no warm-up"}

@@ -102,6 +102,24 @@ PARTS: dict[str, Callable[[TransformerEncoder], object]] = {
 }
 
 
+@torch.no_grad()
+def silence(encoder: TransformerEncoder) -> None:
+    """Set what makes queries, keys and values to zero."""
+    for layer in encoder.layers:
+        for part in (layer.attention.query, layer.attention.key, layer.attention.value):
+            part.weight.zero_()
+
+
+# Starts that only an evidence page draws: the classroom's, beside those in PARTS.
+ZEROS: dict[str, Callable[[TransformerEncoder], object]] = {
+    "start: Q, K, V at 0": silence,
+    "start: all maps at 0": partial(
+        start_maps, start=lambda part: nn.init.zeros_(part.weight)
+    ),
+}
+CHANGES = PARTS | ZEROS
+
+
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -115,7 +133,7 @@ def run_part(
     """
     torch.manual_seed(seed)
     encoder = TransformerEncoder(MATCH_VOCAB, **PART_SIZES, max_length=12)
-    PARTS[part](encoder)
+    CHANGES[part](encoder)
     model = Reader(encoder, MATCH_CLASSES)
     warmup = 0 if part == "no warm-up" else 50
     draw = partial(match_batch, 64, seeded(seed))
@@ -234,7 +252,7 @@ def store(parts: list[dict], stacks: list[dict], path: Path = RECORDS) -> None:
 def main() -> None:
     torch.set_num_threads(1)  # a run is small; the runs go side by side
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(record_part, *run) for run in product(PARTS, PART_SEEDS)]
+        runs = [pool.submit(record_part, *run) for run in product(CHANGES, PART_SEEDS)]
         settings = product(STACKS, DEPTHS, RATES, WARMUPS)
         deep = [pool.submit(record_stack, *setting) for setting in settings]
         store([run.result() for run in runs], [run.result() for run in deep])
