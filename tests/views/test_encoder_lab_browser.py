@@ -418,3 +418,61 @@ def test_it_cleans_up_after_itself(open_lab):
     page.mouse.click(50, 50)
     page.wait_for_timeout(100)
     assert page.locator(".eta-root").evaluate("root => root.childElementCount") == 0
+
+
+# --- The heads alone -----------------------------------------------------------------
+
+REASON = "emma ate the soup because she was ___"
+
+
+def head_lines(page):
+    """Return what the table says of each head: (looks most at, guess without it)."""
+    rows = page.locator(".lab-table tr:has(td)").all()
+    return [tuple(row.locator("td").all_inner_texts()) for row in rows]
+
+
+def test_each_head_says_where_it_looks_and_what_is_guessed_without_it(show):
+    tokens = REASON.split()
+    page = show(EncoderLab(REASON, part="heads"))
+    maps = torch.cat(list(stored_steps(tokens)[0][1]))  # (L H, T, T)
+    lines = head_lines(page)
+    for i, (looks, without_it) in enumerate(lines):
+        row = maps[i, 7]
+        most = int(row.argmax())
+        assert looks == f"{tokens[most]} {100 * row[most]:.0f} %"
+        word, chance = torch_says(tokens, off=[f"layers.{i // 2}.head{i % 2}"])
+        assert without_it == f"{word} {chance} %"
+    assert len(lines) == 4
+    assert page.locator(".lab-flow, .lab-tasks").count() == 0
+
+
+def test_a_head_is_switched_off_by_key_and_counts_for_the_others(show):
+    page = show(EncoderLab(part="heads"), width=390)
+    page.get_by_role("button", name="layer 1, head 1").press("Enter")
+    assert head_lines(page)[3][1] == "is off"
+    assert says(page) == torch_says(START, off=["layers.1.head1"])
+    word, chance = torch_says(START, off=["layers.1.head1", "layers.1.head0"])
+    assert head_lines(page)[2][1] == f"{word} {chance} %"
+    page.locator(".lab-word select").nth(0).select_option("paul")
+    assert says(page) == torch_says(["paul", *START[1:]], off=["layers.1.head1"])
+
+
+@each_theme
+def test_the_heads_alone_are_accessible_and_fit(show, theme):
+    for width in (390, 1280):
+        page = show(EncoderLab(REASON, part="heads"), theme=theme, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+
+
+def test_the_still_of_the_heads_says_what_the_table_says(show):
+    still = EncoderLab(REASON, part="heads").still()
+    page = show(EncoderLab(REASON, part="heads"))
+    cells = re.findall(r"<td>(.*?)</td><td>(.*?)</td>", still)
+    spaced = [tuple(text.replace("%", " %") for text in line) for line in cells]
+    assert spaced == head_lines(page)
+
+
+def test_another_part_is_refused():
+    with pytest.raises(ValueError, match='part must be "all" or "heads", got .feet'):
+        EncoderLab(REASON, part="feet")

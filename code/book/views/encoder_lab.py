@@ -25,15 +25,16 @@ class EncoderLab(View):
     `tokens` is a sentence of its language (`book.models.toy_language`), one string or a
     list of at most 10 words; "___" is a blank to fill. `padding` lists the places of
     words that are padding; `opened` is the step whose numbers are shown first, such as
-    "0.weights" or "guess". Raises ValueError for words, places or steps it does not
-    have, or too many words.
+    "0.weights" or "guess". Raises ValueError for words, places, steps or a `part` that
+    it does not have, or too many words.
 
     Live, these traits are synced: `tokens` (list of str), `padding` (list of bool),
     `norm_first` (bool), `off` (list of parts left out: "scale", "positions",
     "layers.0.residual1", "layers.1.head0", ...), `edits` (list of [parameter, row,
     column, value]) and `read`, the place whose guess is shown.
     `toy_language.load()` gives the same encoder in torch, to compute with what the
-    reader set.
+    reader set. `part="heads"` shows the heads and nothing else of the inside: what each
+    looks at, and the guess without it.
     """
 
     module = JS / "encoder_lab/encoder_lab.js"
@@ -51,10 +52,13 @@ class EncoderLab(View):
         padding: Sequence[int] = (),
         *,
         opened: str = "1.query",
+        part: str = "all",
     ):
         words = tokens.split() if isinstance(tokens, str) else list(tokens)
         check_lab_words(words)
         check_step(opened)
+        if part not in ("all", "heads"):
+            raise ValueError(f'part must be "all" or "heads", got {part!r}')
         hidden = {place("padding", each, len(words)) for each in padding}
         super().__init__(
             weights=STORED.read_bytes(),
@@ -66,6 +70,7 @@ class EncoderLab(View):
             edits=[],
             read=words.index("___") if "___" in words else 0,
             opened=opened,
+            part=part,
         )
 
     def summary(self) -> str:
@@ -77,20 +82,26 @@ class EncoderLab(View):
         best, chance = self.guesses()[0]
         return f"{' '.join(shown)}; word {self.state['read']}: {best} {chance:.0%}"
 
-    def run(self) -> tuple[np.ndarray, np.ndarray]:
-        """Run the stored encoder in NumPy: output (T, D), and weights (L, H, T, T)."""
+    def run(self, off: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """Run the stored encoder in NumPy: output (T, D), and weights (L, H, T, T).
+
+        `off` is a head to leave out, (layer, head).
+        """
         ids = [lab_words().index(token) for token in self.state["tokens"]]
         hidden, maps = reference.encoder(
-            lab_parameters(),
+            parameters_without(*off) if off else lab_parameters(),
             np.array([ids]),
             n_heads=stored_lab()["n_heads"],
             key_padding_mask=np.array([self.state["padding"]]),
         )
         return hidden[0], np.concatenate(maps)
 
-    def guesses(self, k: int = 5) -> list[tuple[str, float]]:
-        """Return the k likeliest words at the place that is read, and their chances."""
-        output, parameters = self.run()[0][self.state["read"]], lab_parameters()
+    def guesses(self, k: int = 5, off: Sequence[int] = ()) -> list[tuple[str, float]]:
+        """Return the k likeliest words at the place that is read, and their chances.
+
+        `off` is a head to leave out, (layer, head).
+        """
+        output, parameters = self.run(off)[0][self.state["read"]], lab_parameters()
         logits = parameters["embedding.weight"] @ output + parameters["head.bias"]
         chances = np.exp(logits - logits.max())
         chances /= chances.sum()
@@ -107,10 +118,24 @@ class EncoderLab(View):
             )
             for head, weights in enumerate(self.run()[1][-1])
         )
+        inside = "".join(heads) if self.state["part"] == "all" else self.heads_table()
         return (
             f'<div class="lab-still"><p>A small trained encoder reads: {sentence}</p>'
-            f"<p>Its guesses for word {read}: {guesses}.</p>{''.join(heads)}</div>"
+            f"<p>Its guesses for word {read}: {guesses}.</p>{inside}</div>"
         )
+
+    def heads_table(self) -> str:
+        """Return a line a head: where the word read looks, and the guess without it."""
+        tokens, maps = self.state["tokens"], self.run()[1]
+        titles = "head", "looks most at", "guess without it"
+        lines = ["".join(f'<th scope="col">{title}</th>' for title in titles)]
+        for layer, head in np.ndindex(maps.shape[:2]):
+            row = maps[layer, head, self.state["read"]]
+            word, chance = self.guesses(k=1, off=(layer, head))[0]
+            looks = f"{html_text(tokens[row.argmax()])} {row.max():.0%}"
+            cells = f"<td>{looks}</td><td>{html_text(word)} {chance:.0%}</td>"
+            lines.append(f'<th scope="row">{layer}.{head}</th>{cells}')
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 @functools.cache
@@ -130,6 +155,15 @@ def lab_parameters() -> dict[str, np.ndarray]:
     """Return the stored parameters, by their names in `encoder.py`."""
     stored = stored_lab()["parameters"]
     return {name: np.array(values) for name, values in stored.items()}
+
+
+def parameters_without(layer: int, head: int) -> dict[str, np.ndarray]:
+    """Return the lab's parameters with the columns that read one head set to zero."""
+    name = f"layers.{layer}.attention.output.weight"
+    weight = lab_parameters()[name].copy()
+    d_head = weight.shape[1] // stored_lab()["n_heads"]
+    weight[:, head * d_head : (head + 1) * d_head] = 0.0
+    return lab_parameters() | {name: weight}
 
 
 def check_lab_words(words: list[str]):

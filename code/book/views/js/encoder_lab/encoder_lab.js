@@ -4,6 +4,7 @@ import { forward, guess, influence, readModel, withEdits } from "./encoder_math.
 import { once } from "../../../../taken_apart/views/js/shared/later.js";
 import { flow, switches } from "./lab_flow.js";
 import { guessBars, taskList } from "./lab_guess.js";
+import { headTable } from "./lab_heads.js";
 import { twoMaps } from "./lab_maps.js";
 import { stagePanel } from "./lab_panel.js";
 import { examples, sentenceRow, typeLine } from "./lab_sentence.js";
@@ -108,7 +109,11 @@ function render({ model, el }) {
   const machine = flow(scene);
   const panel = stagePanel(scene);
   const maps = twoMaps(scene);
-  const parts = [words, line, bars, tasks, bar, machine, panel, maps];
+  const heads = headTable(scene);
+  const onlyHeads = model.get("part") === "heads";
+  const parts = onlyHeads
+    ? [words, line, bars, heads]
+    : [words, line, bars, tasks, bar, machine, panel, maps];
 
   function draw() {
     const started = performance.now();
@@ -120,21 +125,18 @@ function render({ model, el }) {
     }
     for (const part of parts) part.draw(run);
     box.dataset.ms = (performance.now() - started).toFixed(2);
-    measure();
+    if (!onlyHeads) measure();
   }
   const title = (text, kind = "") => h("p", { class: `lab-title ${kind}`, text });
-  box.append(
-    title("Change a word, and watch the blank."),
-    words.node,
-    line.node,
-    examples(scene),
-    h("div", { class: "lab-top" }, bars.node, tasks.node),
-    title("Inside: open a step, cut a wire, switch a head off", "lab-part"),
-    bar.node,
-    machine.node,
-    panel.node,
-    maps.node,
-  );
+  const sentence = [words.node, line.node, examples(scene)];
+  const top = (beside) => h("div", { class: "lab-top" }, bars.node, beside);
+  if (onlyHeads) {
+    box.append(title("Switch a head off, and watch the blank."), ...sentence, top(heads.node));
+  } else {
+    box.append(title("Change a word, and watch the blank."), ...sentence, top(tasks.node));
+    const inside = title("Inside: open a step, cut a wire, switch a head off", "lab-part");
+    box.append(inside, bar.node, machine.node, panel.node, maps.node);
+  }
   onChange(model, SHARED, signal, redraw);
   draw();
   return end;
