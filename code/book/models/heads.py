@@ -1,0 +1,84 @@
+"""The heads of the small trained encoder: what each looks at, what is lost without it.
+
+Asked of the held-out sentences that give a reason, such as "emma ate the soup because
+she was hungry". Their last eight words are of the eight KINDS, in this order, and one
+of them is blanked in every sentence.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+from train import Reader
+
+from . import toy_language as lab
+
+KINDS = ("who", "verb", "the/her", "thing", "because", "she/he", "was", "reason")
+
+
+@cache
+def held_out() -> tuple[Tensor, Tensor]:
+    """Return ids and padding, both (N, T), of the sentences asked."""
+    texts = lab.split_sentences()[1]
+    return lab.encode(text for text in texts if "because" in text)
+
+
+def place_of(kind: str) -> Tensor:
+    """Return where the word of a kind stands in each sentence, (N, 1)."""
+    lengths = (~held_out()[1]).sum(dim=1, keepdim=True)
+    return lengths - len(KINDS) + KINDS.index(kind)
+
+
+@torch.no_grad()
+def looks(model: Reader, kind: str) -> list[tuple[str, float]]:
+    """Return for each head the kind of word that a blank of `kind` looks at most.
+
+    Beside it stands the mean weight over all sentences; layer 0's heads come first.
+    """
+    ids, padding = held_out()
+    blanks = ids.scatter(1, place_of(kind), 0)
+    _, layers = model.encoder(blanks, padding, need_weights=True)
+
+    most = []
+    for weights in torch.cat(layers, dim=1).unbind(dim=1):  # a head's (N, T, T)
+        rows = weights.take_along_dim(place_of(kind)[:, None], dim=1)[:, 0]  # (N, T)
+        shares = {key: rows.gather(1, place_of(key)).mean().item() for key in KINDS}
+        most.append(max(shares.items(), key=lambda item: item[1]))
+    return most
+
+
+@torch.no_grad()
+def right(model: Reader, kind: str) -> float:
+    """Return the share of blanks of a kind that the model fills as the language may."""
+    ids, padding = held_out()
+    place = place_of(kind)
+    asked = torch.zeros_like(padding).scatter(
+        1, place, torch.ones_like(place, dtype=bool)
+    )
+    guess = model(ids.scatter(1, place, 0), padding, asked).argmax(dim=1, keepdim=True)
+    filled = ids.scatter(1, place, guess).tolist()
+    return sum(tuple(row) in language() for row in filled) / len(filled)
+
+
+def right_on_average(model: Reader) -> float:
+    """Return the mean of `right` over all kinds of blanks."""
+    return sum(right(model, kind) for kind in KINDS) / len(KINDS)
+
+
+@cache
+def language() -> frozenset[tuple[int, ...]]:
+    ids, _ = lab.encode(lab.sentences())
+    return frozenset(map(tuple, ids.tolist()))
+
+
+def without(layer: int, columns: slice | list[int]) -> Reader:
+    """Return the trained model with columns of one output projection set to zero."""
+    model = lab.load()
+    model.encoder.layers[layer].attention.output.weight.data[:, columns] = 0.0
+    return model
+
+
+def without_head(layer: int, head: int) -> Reader:
+    """Return the trained model without one head: its eight columns are read no more."""
+    d_head = lab.ENCODER["d_model"] // lab.ENCODER["n_heads"]
+    return without(layer, slice(d_head * head, d_head * (head + 1)))

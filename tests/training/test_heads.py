@@ -1,0 +1,66 @@
+"""Promises of the measurements on the small encoder's heads: they are what they say."""
+
+import pytest
+import torch
+from book.models import heads
+from book.models import toy_language as lab
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lab.load()
+
+
+def test_each_kind_names_the_place_it_says():
+    ids, padding = heads.held_out()
+    words = {kind: ids.gather(1, heads.place_of(kind)) for kind in heads.KINDS}
+    named = {kind: {lab.WORDS[i] for i in each} for kind, each in words.items()}
+    assert named["she/he"] == set(lab.KINDS["pronouns"])
+    assert named["verb"] == set(lab.KINDS["verbs"])
+    assert named["thing"] == set(lab.KINDS["things"])
+    assert named["reason"] == set(lab.KINDS["reasons"])
+    assert named["because"] == {"because"}
+    assert named["was"] == {"was", "were"}
+    assert named["who"] <= {*lab.KINDS["names"], *lab.KINDS["who"]}
+    assert named["the/her"] == {"the", *lab.KINDS["owners"]}
+    assert len(ids) == len(padding) == 193
+
+
+def test_the_share_right_is_that_of_guesses_one_by_one(model):
+    ids, padding = heads.held_out()
+    broken, right = heads.without_head(0, 1), []
+    for row, pads in zip(ids[:40], padding[:40], strict=True):
+        words = [lab.WORDS[i] for i in row[~pads]]
+        place = len(words) - len(heads.KINDS) + heads.KINDS.index("she/he")
+        words[place] = lab.BLANK
+        words[place] = lab.guesses(broken, words)[place][0][0]
+        right.append(" ".join(words) in lab.sentences())
+    all_right = heads.right(broken, "she/he") * len(ids)
+    assert 0 < sum(right) < 40
+    assert abs(all_right - round(all_right)) < 1e-6
+    assert heads.right(model, "she/he") == 1.0
+
+
+def test_what_a_blank_looks_at_is_the_mean_of_its_weights(model):
+    ids, padding = heads.held_out()
+    seen = []
+    for row, pads in zip(ids, padding, strict=True):
+        blanked, count = row[~pads].clone(), int((~pads).sum())
+        blanked[count - 1] = 0  # the reason
+        with torch.no_grad():
+            weights = model.encoder(blanked[None], need_weights=True)[1][1][0, 1]
+        seen.append(weights[count - 1, count - 7])  # the verb
+    kind, weight = heads.looks(model, "reason")[3]
+    assert kind == "verb"
+    assert weight == pytest.approx(torch.stack(seen).mean().item(), abs=1e-5)
+
+
+def test_without_a_head_its_numbers_change_nothing(model):
+    broken = heads.without_head(1, 0)
+    attention = broken.encoder.layers[1].attention
+    x = torch.randn(2, 5, 16)
+    before = attention(x)[0]
+    attention.value.weight.data[:8] += 1.0
+    assert torch.equal(attention(x)[0], before)
+    attention.value.weight.data[8:] += 1.0
+    assert not torch.allclose(attention(x)[0], before)
