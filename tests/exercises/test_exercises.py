@@ -183,6 +183,30 @@ def unpack_as_one_tensor(weight, n_heads, layout):
     return tuple(cut.reshape(3, -1, weight.shape[1]).unbind())
 
 
+def neighbours_by_roll(x):
+    word = x[..., : x.shape[-1] // 2]
+    return torch.cat((word.roll(1, dims=1), word.roll(-1, dims=1)), dim=-1)
+
+
+def neighbours_by_matrices(x):
+    word, place = x.chunk(2, dim=-1)
+    ring = torch.eye(x.shape[1]).roll(1, dims=0)
+    rows = [(80 * place @ ring.T).softmax(-1), (80 * place @ ring).softmax(-1)]
+    return torch.cat([weights @ word for weights in rows[::-1]], dim=-1)
+
+
+def neighbours_by_loops(x):
+    part, n = nn.MultiheadAttention(x.shape[-1], 2, batch_first=True), x.shape[1]
+    packed = torch.zeros(3, 2, n, 2 * n)  # roles, heads, rows, features
+    for k in range(n):
+        packed[0, 0, k, n + (k + 1) % n] = packed[0, 1, k, n + (k - 1) % n] = 90
+        packed[1, :, k, n + k] = 1
+        packed[2, :, k, k] = 1
+    part.in_proj_weight.data = packed.flatten(0, 2)
+    part.out_proj.weight.data = torch.eye(2 * n)
+    return part(x, x, x)[0]
+
+
 def norm_with_moments(x, eps):
     variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
     return (x - mean) * torch.rsqrt(variance + eps)
@@ -397,6 +421,11 @@ RIGHT = {
         lambda heads: heads.movedim(1, 2).contiguous().flatten(-2),
     ],
     "unpack": [unpack_by_index, unpack_by_loop, unpack_as_one_tensor],
+    "before_and_after": [
+        neighbours_by_roll,
+        neighbours_by_matrices,
+        neighbours_by_loops,
+    ],
     "feed_forward": [feed_by_tokens, feed_as_convolution, feed_by_mask],
     "rings": [turned(0, 120, 240), turned(20, 150, 265), turned(270, 30, 150)],
     "layer_norm": [norm_with_moments, norm_by_loops, norm_as_module],

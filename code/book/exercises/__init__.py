@@ -26,6 +26,7 @@ EXERCISES: dict[str, Exercise] = {
         ch03.SPLIT_HEADS,
         ch03.MERGE_HEADS,
         ch03.UNPACK,
+        ch03.BEFORE_AND_AFTER,
         ch04.FEED_FORWARD,
         ch04.RINGS,
         ch05.LAYER_NORM,

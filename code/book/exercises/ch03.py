@@ -1,4 +1,10 @@
-"""Exercises of chapter 3: splitting and merging."""
+"""Exercises of chapter 3: splitting, merging, and two heads set by hand."""
+
+from functools import partial
+
+import torch
+from encoder import MultiHeadAttention
+from torch.nn.functional import one_hot
 
 from .exercise import Exercise, numbers
 
@@ -124,6 +130,91 @@ UNPACK = Exercise(
             lambda w, n, layout: tuple(
                 m.unflatten(0, (n, -1)) for m in unpack(w, n, layout)
             )
+        ),
+    },
+)
+
+
+def sentences(n_words, n_sentences, seed):
+    """Return words drawn from n_words, and their places, as one-hot: (B, n, 2n)."""
+    own = torch.Generator().manual_seed(seed)
+    ids = torch.randint(n_words, (n_sentences, n_words), generator=own)
+    places = torch.eye(n_words).expand(n_sentences, -1, -1)
+    return torch.cat((one_hot(ids, n_words).float(), places), dim=-1)
+
+
+def before_and_after(x, shifts=(-1, 1), heat=100.0, by="place", **changed):
+    """Give head 0 the word before and head 1 the word after, in a ring.
+
+    A shift of -1 makes row k of a query read place k + 1: what stands one further asks
+    for it. `changed` maps a projection to a function of its weight.
+    """
+    n = x.shape[-1] // 2
+    word, place = torch.eye(2 * n).split(n)  # (n, D) each: what reads words, and places
+    asks = {"place": place, "word": word}[by]
+    weights = {
+        "query": heat * torch.cat([asks.roll(shift, dims=0) for shift in shifts]),
+        "key": torch.cat((asks, asks)),
+        "value": torch.cat((word, word)),
+        "output": torch.eye(2 * n),
+    }
+    part = MultiHeadAttention(2 * n, n_heads=2)
+    for name, weight in weights.items():
+        change = changed.get(name, lambda same, place: same)
+        getattr(part, name).weight.data = change(weight, place)
+    return part(x)[0].detach()
+
+
+def half(keep):
+    """Zero the rows of one head."""
+    return lambda weight, _: (
+        weight * torch.tensor(keep).repeat_interleave(len(weight) // 2).unsqueeze(1)
+    )
+
+
+BEFORE_AND_AFTER = Exercise(
+    name="before_and_after",
+    call="before_and_after(x)",
+    reference=before_and_after,
+    cases=lambda: {
+        "five words": (sentences(5, 3, seed=0),),
+        "three words": (sentences(3, 2, seed=1),),
+        "seven words": (sentences(7, 1, seed=2),),
+    },
+    mutants={
+        "Head 0 brings the word after, head 1 the word before: a shift turned round.": (
+            partial(before_and_after, shifts=(1, -1))
+        ),
+        "Both heads bring the word before.": partial(before_and_after, shifts=(-1, -1)),
+        "Both heads bring the word after.": partial(before_and_after, shifts=(1, 1)),
+        "Each word asks for its own place: shift the queries.": (
+            partial(before_and_after, shifts=(0, 0))
+        ),
+        "Your heads look two places away.": partial(before_and_after, shifts=(-2, 2)),
+        "Your weights are too even: the queries want a factor of 100.": (
+            partial(before_and_after, heat=1.0)
+        ),
+        "You asked for words; a neighbour is found by its place.": (
+            partial(before_and_after, by="word")
+        ),
+        "Your values pass on places; words were wanted.": partial(
+            before_and_after, value=lambda _, place: torch.cat((place, place))
+        ),
+        "Head 1 passes on nothing: its half of the values is zero.": (
+            partial(before_and_after, value=half((1.0, 0.0)))
+        ),
+        "Head 1 asks nothing: its half of the queries is zero.": (
+            partial(before_and_after, query=half((1.0, 0.0)))
+        ),
+        "Each head asks for both neighbours, and brings a blend.": partial(
+            before_and_after,
+            query=lambda query, _: query + query.roll(len(query) // 2, dims=0),
+        ),
+        "Your output projection adds the two heads up; they stand side by side.": (
+            partial(before_and_after, output=lambda w, _: w + w.roll(len(w) // 2, 0))
+        ),
+        "Your output projection is zero.": partial(
+            before_and_after, output=lambda w, _: 0 * w
         ),
     },
 )
