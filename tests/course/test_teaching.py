@@ -87,7 +87,7 @@ def test_the_solutions_of_the_book_pass():
 @pytest.mark.parametrize("path", NUMBERED, ids=lambda path: path.stem)
 def test_the_plan_adds_up_the_minutes_of_the_chapter(path):
     text = "\n".join(prose(path))
-    reading = re.search(r"about (\d+) minutes", text)[1]
+    reading = re.search(r"(?:about|reading) (\d+) minutes", text)[1]
     minutes = [int(n) for n in re.findall(r"\*Difficulty .*? (\d+) minutes", text)]
     plan = (ROOT / "chapters/teaching.md").read_text()
     (row,) = [line for line in plan.splitlines() if f"]({path.name}) |" in line]
