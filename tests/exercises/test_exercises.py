@@ -244,6 +244,55 @@ def layer_in_one_line(x, a, f, n1, n2, pre):
     return n2(n1(x + a(x)) + f(n1(x + a(x))))
 
 
+def places_by_loops(is_pad):
+    rows = []
+    for row in is_pad.tolist():
+        count = iter(range(len(row)))
+        rows.append([0 if hidden else next(count) for hidden in row])
+    return torch.tensor(rows)
+
+
+def places_by_product(is_pad):
+    words = (~is_pad).long()
+    return words * (words.cumsum(-1) - 1)
+
+
+def places_by_triangle(is_pad):
+    before = torch.ones(is_pad.shape[1], is_pad.shape[1]).tril(-1)
+    counted = (~is_pad).float() @ before.mT
+    return torch.where(is_pad, 0, counted.long())
+
+
+def packed_one_by_one(layers, x, segments):
+    made = x.new_zeros(len(x), segments.max(), x.shape[2])
+    for b, row in enumerate(segments):
+        for sentence in row[row > 0].unique().tolist():
+            words = x[b, row == sentence][None]
+            for layer in layers:
+                words, _ = layer(words)
+            made[b, sentence - 1] = words[0].mean(dim=0)
+    return made
+
+
+def packed_by_scatter(layers, x, segments):
+    apart = segments.unsqueeze(1) != segments.unsqueeze(2)
+    for layer in layers:
+        x, _ = layer(x, segments == 0, blocked=apart.unsqueeze(1))
+    every = functional.one_hot(segments, int(segments.max()) + 1)[..., 1:].float()
+    return torch.einsum("bts,btd->bsd", every, x) / every.sum(1).clamp(1)[..., None]
+
+
+def packed_by_bias(layers, x, segments):
+    same = segments[:, None, :, None] == segments[:, None, None, :]
+    bias = torch.where(same, 0.0, -torch.inf)
+    for layer in layers:
+        x = layer(x, bias=bias)[0]
+    sentences = range(1, int(segments.max()) + 1)
+    belongs = torch.stack([segments == s for s in sentences], dim=1)
+    means = (belongs[..., None] * x[:, None]).sum(2) / belongs.sum(2)[..., None]
+    return means.nan_to_num()
+
+
 def convert_by_where(attention_mask):
     seen = attention_mask.bool()
     lowest = torch.finfo(torch.float32).min
@@ -430,6 +479,8 @@ RIGHT = {
     "rings": [turned(0, 120, 240), turned(20, 150, 265), turned(270, 30, 150)],
     "layer_norm": [norm_with_moments, norm_by_loops, norm_as_module],
     "encoder_layer": [layer_in_steps, layer_inside_out, layer_in_one_line],
+    "places": [places_by_loops, places_by_product, places_by_triangle],
+    "packed_means": [packed_one_by_one, packed_by_scatter, packed_by_bias],
     "convert": [convert_by_where, convert_by_product, convert_as_list],
     "max_of_words": [max_by_loops, max_by_where, max_by_sorting],
     "parameters": [

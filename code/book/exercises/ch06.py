@@ -5,9 +5,81 @@ from functools import partial
 
 import torch
 
+from ..models import toy_language
 from .exercise import Exercise, numbers, padding
 
 LOWEST = torch.finfo(torch.float32).min
+
+
+def places(is_pad, first=0, blank=0):
+    """Return the number (B, T) of each word among the words of its row."""
+    return ((~is_pad).cumsum(dim=1) - 1 + first).masked_fill(is_pad, blank)
+
+
+def every_place(is_pad):
+    return torch.arange(is_pad.shape[1]).expand(is_pad.shape)
+
+
+def moved_to_the_front(is_pad):
+    """Count from the first word on, also over a gap."""
+    lead = is_pad.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+    return (every_place(is_pad) - lead).masked_fill(is_pad, 0)
+
+
+def along_the_batch(is_pad):
+    return ((~is_pad).cumsum(dim=0) - 1).masked_fill(is_pad, 0)
+
+
+def over_all_rows(is_pad):
+    counted = (~is_pad).flatten().cumsum(dim=0).view(is_pad.shape)
+    return (counted - 1).masked_fill(is_pad, 0)
+
+
+def place_cases():
+    gaps = padding(7, 5, 3)
+    gaps[0, 2:4] = True
+    return {
+        "padding at the end": (padding(7, 5, 2),),
+        "padding in front": (padding(7, 5, 2).flip(1),),
+        "padding between words": (gaps,),
+        "a batch without padding": (padding(5, 5),),
+    }
+
+
+PLACES = Exercise(
+    name="places",
+    call="places(is_pad)",
+    reference=places,
+    cases=place_cases,
+    mutants={
+        "You count from the start of the row, padding and all.": every_place,
+        "You count the padding as well, and clear it afterwards.": (
+            lambda p: every_place(p).masked_fill(p, 0)
+        ),
+        "Your first word has the number 1; the table of positions begins at 0.": (
+            partial(places, first=1)
+        ),
+        "You count the padding instead of the words.": lambda p: places(~p),
+        "You left padding as it came out of the count, -1 where it stands in front.": (
+            lambda p: (~p).cumsum(dim=1) - 1
+        ),
+        "You gave padding -1, and the table has no row of that number.": (
+            partial(places, blank=-1)
+        ),
+        "You let padding keep the number of the word before it; give it 0.": (
+            lambda p: ((~p).cumsum(dim=1) - 1).clamp(min=0)
+        ),
+        "You shifted by the padding in front, and missed a gap between words.": (
+            moved_to_the_front
+        ),
+        "You counted down the batch; count along the row.": along_the_batch,
+        "You counted on from one sentence to the next.": over_all_rows,
+        "You counted from the last word.": lambda p: places(p.flip(1)).flip(1),
+        "You returned floats; a table is asked with whole numbers.": (
+            lambda p: places(p).float()
+        ),
+    },
+)
 
 
 def convert(attention_mask, value=LOWEST):
@@ -124,6 +196,111 @@ MAX_OF_WORDS = Exercise(
         ),
         "You returned values and places: max gives both, amax the values alone.": (
             lambda h, p: tuple(h.masked_fill(p[..., None], -math.inf).max(dim=1))
+        ),
+    },
+)
+
+
+def packed_cases():
+    """Return trained layers, vectors (B, T, D), and the sentence of each place."""
+    layers = toy_language.load().encoder.layers.requires_grad_(False)
+    x = numbers(3, 11, 16)
+    one = torch.tensor([1] * 7 + [0] * 4)
+    two = torch.tensor([1] * 4 + [2] * 5 + [0] * 2)
+    three = torch.tensor([0] + [1] * 2 + [2] * 5 + [0] + [3] * 2)
+    loud = x.masked_fill((three == 0)[:, None], 100.0)
+    return {
+        "two sentences in a row": (layers, x, two.expand(3, -1)),
+        "three, and large numbers in the padding": (layers, loud, three.expand(3, -1)),
+        "one sentence in a row": (layers, x, one.expand(3, -1)),
+        "rows of one, two and three": (layers, x, torch.stack((one, two, three))),
+    }
+
+
+def strangers(segments):
+    """Block the keys of every other sentence: (B, 1, T, T)."""
+    return (segments[:, :, None] != segments[:, None, :])[:, None]
+
+
+def members(segments, first=1):
+    """Return 1 where a place belongs to a sentence, (B, S, T)."""
+    count = torch.arange(first, segments.max() + 1)
+    return (segments[:, None] == count[:, None]).float()
+
+
+def means(x, segments, least=1, first=1):
+    """Average each sentence, (B, S, D): zeros for one that a row has not."""
+    belongs = members(segments, first)
+    return belongs @ x / belongs.sum(dim=-1, keepdim=True).clamp(min=least)
+
+
+def highest_words(x, segments):
+    outside = (members(segments) == 0)[..., None]  # (B, S, T, 1)
+    return x[:, None].masked_fill(outside, -1e9).amax(dim=2) * ~outside.all(dim=2)
+
+
+def packed_means(layers, x, segments, rule=strangers, average=means, deaf=0):
+    """Let words hear their own sentence alone, and return each sentence's mean."""
+    blocked = rule(segments)
+    for i, layer in enumerate(layers):
+        x, _ = layer(x, blocked=None if i < deaf else blocked)
+    return average(x, segments)
+
+
+def under(rule):
+    """Return a mutant with another rule of who may not see whom."""
+    return partial(packed_means, rule=rule)
+
+
+def averaged(average):
+    """Return a mutant that makes something else of what comes out."""
+    return partial(packed_means, average=average)
+
+
+PACKED_MEANS = Exercise(
+    name="packed_means",
+    call="packed_means(layers, x, segments)",
+    reference=packed_means,
+    cases=packed_cases,
+    mutants={
+        "Every place hears every other; block the other sentences.": under(
+            lambda segments: None
+        ),
+        "You blocked the padding alone: the sentences hear each other.": under(
+            lambda segments: (segments == 0)[:, None, None]
+        ),
+        "Your rule is the wrong way round: words hear the other sentences only.": under(
+            lambda segments: ~strangers(segments)
+        ),
+        "Your words hear the sentences before their own.": under(
+            lambda s: (s[:, :, None] < s[:, None, :])[:, None]
+        ),
+        "Your words hear the sentences after their own.": under(
+            lambda s: (s[:, :, None] > s[:, None, :])[:, None]
+        ),
+        "Each word hears itself alone; it may hear its sentence.": under(
+            lambda segments: ~torch.eye(segments.shape[1], dtype=torch.bool)
+        ),
+        "Your rule lacks the axis of heads: (B, 1, T, T).": under(
+            lambda segments: strangers(segments)[:, 0]
+        ),
+        "You gave the rule to the last layer only.": partial(packed_means, deaf=1),
+        "You averaged what goes into the layers; send it through them first.": (
+            lambda layers, x, segments: means(x, segments)
+        ),
+        "You divided by all places of the row.": averaged(
+            lambda x, segments: members(segments) @ x / x.shape[1]
+        ),
+        "You summed; divide by the number of words.": averaged(
+            lambda x, segments: members(segments) @ x
+        ),
+        "You took the largest words; the mean is wanted.": averaged(highest_words),
+        "A sentence that a row has not became nan; let it be zeros.": averaged(
+            partial(means, least=0)
+        ),
+        "You counted the padding as a sentence.": averaged(partial(means, first=0)),
+        "You returned one mean a row, of all its words.": averaged(
+            lambda x, segments: means(x, segments.clamp(max=1))
         ),
     },
 )
