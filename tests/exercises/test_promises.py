@@ -27,14 +27,17 @@ PROMISES = {
         assert NoNorm(64, 4, 256, 0.0)(torch.randn(1, 3, 64))[0].shape == (1, 3, 64)
     """,
     "06_masks": """
-        assert drift(5, 13) < 1e-5 < 0.1 < drift(5, 13, mask=False)
-        front = torch.arange(12)[None] < 5
-        words = encoder.embedding(sentence)
-        padded = torch.cat((torch.randn(1, 5, 32), words), dim=1)
-        for part in encoder.layers:
-            words, padded = part(words)[0], part(padded, front)[0]
-        assert torch.allclose(words, padded[:, 5:], atol=1e-5)
-        assert influence(lambda x: attention(x, x, x)[0], 5)
+        ids = torch.tensor([[lab.WORDS.index(word) for word in sentence]])
+        front = torch.cat((torch.zeros(1, 2, dtype=torch.long), ids), dim=1)
+        x, padded = encoder.embed(ids), encoder.embed(front)
+        moved = encoder.layers[0](padded, torch.arange(10)[None] < 2)[0][:, 2:]
+        assert (moved - encoder.layers[0](x)[0]).abs().max() > 0.1
+        padded += encoder.positions.table[:10].roll(2, 0)
+        padded -= encoder.positions.table[:10]
+        far = torch.ones(1, 1, 10, 10, dtype=torch.bool)
+        far[..., 2:, 2:] = False
+        moved = encoder.layers[0](padded, blocked=far)[0][:, 2:]
+        assert (moved - encoder.layers[0](x)[0]).abs().max() < 1e-4
         last = torch.tensor([[False, False, True]])
         assert (mean_of_words(torch.ones(1, 3, 4), last) == 1).all()
     """,
