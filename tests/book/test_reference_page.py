@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import taken_apart
 import torch
 from common import ROOT
 from taken_apart.doctor import Finding
@@ -46,6 +47,12 @@ def test_what_the_page_lists_says_what_it_does(name, entries):
     for entry in re.findall(r"auto(?:class|function):: (\w+)", entries):
         docstring = inspect.getdoc(getattr(module, entry))
         assert len(docstring or "") > 30, entry
+
+
+def test_what_the_package_offers_has_its_docstring_on_the_page():
+    """`from taken_apart import ...` gives no name that the page does not list."""
+    listed = re.findall(r"auto(?:class|function):: (\w+)", PAGE)
+    assert set(taken_apart.__all__) <= set(listed)
 
 
 def test_the_names_that_the_page_gives_rows_and_findings_are_theirs():
