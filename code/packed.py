@@ -48,7 +48,7 @@ def run_layers(
     wherever they lie in a sequence, are never read and come out zero. The layers' own
     `forward` is not called, so hooks on them do not fire. Raises what they raise.
     """
-    check(layers, x, key_padding_mask, blocked, bias)
+    check_arguments(layers, x, key_padding_mask, blocked, bias)
     if key_padding_mask is None or not key_padding_mask.any():
         for layer in layers:
             x, _ = layer(x, **given(blocked=blocked, bias=bias))
@@ -63,7 +63,7 @@ def run_layers(
     return padded.index_copy(0, index, rows).unflatten(0, x.shape[:2])
 
 
-def check(layers, x, key_padding_mask, blocked, bias):
+def check_arguments(layers, x, key_padding_mask, blocked, bias):
     """Refuse what a layer would refuse, before any of them runs."""
     for layer in layers:
         check_hidden(x, layer.attention.d_model)

@@ -39,7 +39,7 @@ def built(target: str) -> Target:
     try:
         parts: Any = build()
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{name}() raised {said(error)}") from error
+        raise ValueError(f"{name}() raised {error_text(error)}") from error
     if not is_target(parts):
         raise ValueError(f"{name}() must return (module, (inputs, ...)[, kwargs])")
     return Target(parts[0], tuple(parts[1]), dict(*parts[2:]))
@@ -65,9 +65,11 @@ def loaded(path: str) -> ModuleType:
     try:
         exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{path} could not be imported: {said(error)}") from error
+        raise ValueError(
+            f"{path} could not be imported: {error_text(error)}"
+        ) from error
     return module
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"

@@ -86,7 +86,7 @@ def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
     if isinstance(value, Tensor):
         remember_tensor(value, undo)
         return
-    for content in contents(value):
+    for content in held_values(value):
         remember(content, undo, seen, depth - 1)
     if isinstance(value, list):
         undo.append(functools.partial(value.__setitem__, slice(None), list(value)))
@@ -95,7 +95,7 @@ def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
         undo.append(functools.partial(refill, value, content))
 
 
-def contents(value: Any) -> list:
+def held_values(value: Any) -> list:
     if isinstance(value, nn.Module):
         return [vars(value)]
     if isinstance(value, types.FunctionType):

@@ -94,7 +94,7 @@ def test_no_two_rounds_show_the_same(game):
 def test_recorded_losses_are_complete_and_the_right_encoder_learned():
     recorded = json.loads(rounds.LOSSES.read_text())
     assert recorded.keys() == {"right", *ROUNDS}
-    n = rounds.STEPS // rounds.PER_POINT
+    n = rounds.TRAINING_STEPS // rounds.PER_POINT
     assert all(len(losses) == n for losses in recorded.values())
     assert recorded["right"][-1] < 0.05
     learned = [name for name, losses in recorded.items() if losses[-1] < 0.1]
@@ -102,7 +102,7 @@ def test_recorded_losses_are_complete_and_the_right_encoder_learned():
 
 
 def test_a_run_can_be_recorded_again(monkeypatch):
-    monkeypatch.setattr(rounds, "STEPS", rounds.PER_POINT)
+    monkeypatch.setattr(rounds, "TRAINING_STEPS", rounds.PER_POINT)
     losses = rounds.losses_of(
         healthy(**rounds.TRAINED | {"vocab_size": 32, "max_length": 12})
     )

@@ -31,7 +31,7 @@ def test_every_setting_was_recorded_once_with_each_seed():
     ],
 )
 def test_a_run_again_begins_and_ends_as_recorded(settings, low, high):
-    told, stored = controls.record(settings)["losses"], STORED[settings]
+    told, stored = controls.run_and_record(settings)["losses"], STORED[settings]
     torch.testing.assert_close(told[:3], stored[:3], rtol=0.02, atol=0.02)
     assert all(low <= means[-1] <= high for means in (told, stored))
 

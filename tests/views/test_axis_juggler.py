@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from book.views import AxisJuggler
-from book.views.axis_juggler import STEPS
+from book.views.axis_juggler import STEP_NAMES
 from common import violations
 from encoder import attention
 from views.shared import each_look
@@ -108,7 +108,7 @@ def test_the_ways_differ_as_the_chapter_says(js, x):
 
 def test_every_step_of_the_page_can_be_given_in_python(js):
     body = "return [...new Set(Object.values(module.CHOICES).flat())]"
-    assert sorted(js("axis_juggler_math.js", body)) == sorted(STEPS)
+    assert sorted(js("axis_juggler_math.js", body)) == sorted(STEP_NAMES)
 
 
 # --- what the Python side refuses and shows ------------------------------------------

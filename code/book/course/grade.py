@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CALL = re.compile(r"\bcheck\(\s*[\"'](\w+)[\"']")
-VERDICTS = "verdicts.jsonl"  # what `check` says, as the notebook's kernel writes it
+VERDICTS_FILE = (
+    "verdicts.jsonl"  # what `check` says, as the notebook's kernel writes it
+)
 SETUP = """import json, sys
 sys.path.insert(0, {code!r})
 from book import exercises
@@ -47,10 +49,10 @@ def grade(path, timeout=90) -> list[Grade]:
 
     `timeout` is in seconds a cell. A file that is no notebook is a ValueError.
     """
-    notebook = read(path)
+    notebook = read_notebook(path)
     with tempfile.TemporaryDirectory(prefix="encoder-grade-") as folder:
-        run(notebook, folder, timeout)
-        verdicts = read_verdicts(Path(folder, VERDICTS))
+        run_notebook(notebook, folder, timeout)
+        verdicts = read_verdicts(Path(folder, VERDICTS_FILE))
     asked = CALL.findall("\n".join(map(code_of, notebook.cells)))
     return [
         Grade(Path(path).name, name, *verdicts.get(name, (False, "never checked")))
@@ -58,7 +60,7 @@ def grade(path, timeout=90) -> list[Grade]:
     ]
 
 
-def read(path):
+def read_notebook(path):
     import nbformat
 
     try:
@@ -75,13 +77,16 @@ def code_of(cell) -> str:
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
-def run(notebook, folder, timeout):
+def run_notebook(notebook, folder, timeout):
     """Run the cells to the end, whatever they raise, with our code and a witness."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from nbformat.v4 import new_code_cell
 
-    code, file = str(Path(__file__).resolve().parents[2]), str(Path(folder, VERDICTS))
+    code, file = (
+        str(Path(__file__).resolve().parents[2]),
+        str(Path(folder, VERDICTS_FILE)),
+    )
     setup = new_code_cell(SETUP.format(code=code, file=file))
     cells = [cell for cell in notebook.cells if not is_setup(cell)]
     notebook.cells = [setup, *cells]

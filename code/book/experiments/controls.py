@@ -99,7 +99,7 @@ def run(settings: Run) -> list[float]:
     return train(model, draw, *given, watch=watch)
 
 
-def record(settings: Run) -> dict:
+def run_and_record(settings: Run) -> dict:
     """Return the settings of a run and means of its losses."""
     means = trainings.thinned(run(settings), settings.steps, MEAN)
     return asdict(settings) | {"losses": means}
@@ -122,4 +122,4 @@ def store(records: list[dict], path: Path = RECORDS) -> None:
 def main() -> None:
     torch.set_num_threads(1)  # a run is small; the runs go side by side
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        store([*pool.map(record, RUNS)])
+        store([*pool.map(run_and_record, RUNS)])

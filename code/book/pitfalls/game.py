@@ -22,7 +22,7 @@ from .measurements import influence, maps
 
 Losses = dict[str, list[float | None]]  # by encoder; None after a loss of nan
 LOSSES = Path(__file__).parent / "game.json"
-STEPS, PER_POINT = 600, 20
+TRAINING_STEPS, PER_POINT = 600, 20
 TRAINED = {"d_model": 64, "n_heads": 2, "d_ff": 128, "n_layers": 2, "dropout": 0.0}
 LEVELS = 99  # weights and influences travel as whole numbers, 0 to 99
 # Each round: the fault, and three others that one might take it for.
@@ -102,7 +102,9 @@ def losses_of(model: nn.Module) -> list[float | None]:
     """Train a model on the match task; return the mean loss of each 20 steps."""
     torch.manual_seed(1)
     own = torch.Generator().manual_seed(7)
-    losses = train(Reader(model, 2).train(), partial(match_batch, 64, own), STEPS)
+    losses = train(
+        Reader(model, 2).train(), partial(match_batch, 64, own), TRAINING_STEPS
+    )
     means = torch.tensor(losses).unflatten(0, (-1, PER_POINT)).mean(dim=1)
     return [round(v, 3) if math.isfinite(v) else None for v in means.tolist()]
 

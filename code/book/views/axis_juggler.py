@@ -14,7 +14,7 @@ from . import JS
 
 MOST_TOKENS, MOST_FEATURES = 6, 8
 # What CHOICES of axis_juggler_math.js offers; a test compares the two.
-STEPS = [
+STEP_NAMES = [
     "split",
     "deal",
     "view",
@@ -51,9 +51,9 @@ class AxisJuggler(View):
         rows = as_array("x", x)
         self.x = x = rows[0] if rows.ndim == 3 and len(rows) == 1 else rows
         check_block(x, n_heads)
-        unknown = set(steps) - set(STEPS)
+        unknown = set(steps) - set(STEP_NAMES)
         if unknown:
-            raise ValueError(f"steps must be among {STEPS}, got {sorted(unknown)}")
+            raise ValueError(f"steps must be among {STEP_NAMES}, got {sorted(unknown)}")
         self.n_heads = n_heads
         super().__init__(
             values=x.round(3).tolist(),

@@ -12,8 +12,8 @@ from taken_apart.views import View, html_text, numbers_table, place
 
 from . import JS
 
-STORED = Path(__file__).parent.parent / "models" / "toy_language.json"
-STEPS = (  # of a layer, as the page names them
+WEIGHTS = Path(__file__).parent.parent / "models" / "toy_language.json"
+LAYER_STEPS = (  # of a layer, as the page names them
     *("query", "key", "value", "scores", "weights", "context", "mixed"),
     *("sum1", "norm1", "hidden", "fed", "sum2", "norm2"),
 )
@@ -61,7 +61,7 @@ class EncoderLab(View):
             raise ValueError(f'part must be "all" or "heads", got {part!r}')
         hidden = {place("padding", each, len(words)) for each in padding}
         super().__init__(
-            weights=STORED.read_bytes(),
+            weights=WEIGHTS.read_bytes(),
             examples=list(self.examples),
             tokens=words,
             padding=[i in hidden for i in range(len(words))],
@@ -141,7 +141,7 @@ class EncoderLab(View):
 @functools.cache
 def stored_lab() -> dict[str, Any]:
     """Read the lab's encoder: sizes, words by kind, and parameters as nested lists."""
-    return json.loads(STORED.read_bytes())
+    return json.loads(WEIGHTS.read_bytes())
 
 
 @functools.cache
@@ -178,6 +178,6 @@ def check_lab_words(words: list[str]):
 def check_step(name: str):
     layers = range(stored_lab()["n_layers"])
     outside = "embedded", "positions", "input", "guess"
-    steps = [*outside, *(f"{layer}.{step}" for layer in layers for step in STEPS)]
+    steps = [*outside, *(f"{layer}.{step}" for layer in layers for step in LAYER_STEPS)]
     if name not in steps:
         raise ValueError(f"the lab can open {', '.join(steps)}, got {name!r}")

@@ -37,10 +37,7 @@ class InitDial(View):
     ):
         places = [as_array("places", table) for table in places]
         widths = [table.shape[1] for table in places]
-        tables = {
-            name: [as_array(name, table) for table in of_widths]
-            for name, of_widths in tables.items()
-        }
+        tables = as_tables(tables)
         tokens = list(map(str, tokens))
         words = list(dict.fromkeys(tokens))
         check_tables(tables, places, tokens, words)
@@ -52,8 +49,8 @@ class InitDial(View):
             widths=widths,
             tokens=tokens,
             row_of=[words.index(token) for token in tokens],
-            rms=[[size(table) for table in of] for of in tables.values()],
-            place_rms=[size(table) for table in places],
+            rms=[[root_mean_square(table) for table in of] for of in tables.values()],
+            place_rms=[root_mean_square(table) for table in places],
             words=[
                 [drawn(table[: len(words)]) for table in of] for of in tables.values()
             ],
@@ -91,7 +88,15 @@ class InitDial(View):
         return f"<table><caption>{title}</caption>{body}</table>"
 
 
-def size(table: np.ndarray) -> float:
+def as_tables(given: Mapping[str, Sequence]) -> dict[str, list[np.ndarray]]:
+    """Return the tables of each initialisation, one a width, as arrays."""
+    return {
+        name: [as_array(name, table) for table in of_widths]
+        for name, of_widths in given.items()
+    }
+
+
+def root_mean_square(table: np.ndarray) -> float:
     """Return the root of the mean square, with the digits that a page needs."""
     return float(f"{np.sqrt(np.mean(table**2)):.4g}")
 

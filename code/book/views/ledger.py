@@ -10,7 +10,7 @@ from taken_apart.views import View, html_text
 from ..claims import VERDICTS, shown
 from . import JS
 
-Row = dict[str, Any]  # one of chapters/claims.json
+ClaimRow = dict[str, Any]  # one of chapters/claims.json
 
 
 class Ledger(View):
@@ -22,7 +22,7 @@ class Ledger(View):
     module = JS / "ledger/ledger.js"
     styles = (JS / "ledger/ledger.css",)
 
-    def __init__(self, rows: Iterable[Row]):
+    def __init__(self, rows: Iterable[ClaimRow]):
         super().__init__()
         self.rows = sorted(rows, key=lambda row: (chapter_number(row), row["id"]))
 
@@ -43,7 +43,7 @@ class Ledger(View):
         raise TypeError("Ledger has no live form: show it as it is")
 
 
-def html_row(row: Row) -> str:
+def html_row(row: ClaimRow) -> str:
     facets = {
         "verdict": row["verdict"],
         "evidence": row["evidence"],
@@ -51,24 +51,24 @@ def html_row(row: Row) -> str:
         "source": row["source"].split(",")[0],
     }
     data = "".join(f' data-{k}="{html_text(v)}"' for k, v in facets.items())
-    return (
-        f'<tr id="{row["id"]}"{data}><td>{said(row)}</td><td>{verdict(row)}</td>'
-        f"<td>{evidence(row)}{covers(row)}</td><td>{place(row)}</td></tr>"
-    )
+    evidence = f"{evidence_cell(row)}{covers(row)}"
+    cells = (claim_cell(row), verdict_cell(row), evidence, place_cell(row))
+    body = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr id="{row["id"]}"{data}>{body}</tr>'
 
 
-def chapter_number(row: Row) -> int:
+def chapter_number(row: ClaimRow) -> int:
     """Return 5 for 05_layer_norm and for evidence_05, and 99 for beyond."""
     number = re.search(r"\d+", row["chapter"])
     return int(number[0]) if number else 99
 
 
-def chapter_name(row: Row) -> str:
+def chapter_name(row: ClaimRow) -> str:
     number = chapter_number(row)
     return "beyond" if number == 99 else f"chapter {number:02}"
 
 
-def said(row: Row) -> str:
+def claim_cell(row: ClaimRow) -> str:
     """Return the claim, its number and section, and what the source means by it."""
     where = f"{row['id']}, {row['source']}"
     # What it means begins with the section, which the source has named already.
@@ -77,19 +77,19 @@ def said(row: Row) -> str:
     return f"{html_text(row['text'])} <small>{html_text(meant)}</small>"
 
 
-def verdict(row: Row) -> str:
+def verdict_cell(row: ClaimRow) -> str:
     sign = VERDICTS.get(row["verdict"], "")
     condition = html_text(row.get("condition", ""))
     found = f"<b>{sign} {row['verdict']}</b>"
     return found + f"<small>{condition}</small>" * bool(condition)
 
 
-def covers(row: Row) -> str:
+def covers(row: ClaimRow) -> str:
     covered = html_text(row.get("covers", ""))
     return f"<small>Measured on: {covered}</small>" if covered else ""
 
 
-def evidence(row: Row) -> str:
+def evidence_cell(row: ClaimRow) -> str:
     """Say what a verdict rests on: our figures, a reference, or why there is none."""
     if row["evidence"] == "executed":
         return "; ".join(starmap(figure, row["measured"].items()))
@@ -108,7 +108,7 @@ def cited(key: str) -> str:
     return f"{author.capitalize()} {year}"
 
 
-def place(row: Row) -> str:
+def place_cell(row: ClaimRow) -> str:
     """Name the chapter, and lead to the cell that settles the claim."""
     if row["evidence"] != "executed":
         return chapter_name(row)

@@ -42,7 +42,7 @@ def diagnose(
     """
     if not callable(module):
         raise TypeError(f"diagnose wants a module or function, got {type(module)}")
-    module, inputs, kwargs = built(module, inputs, kwargs)
+    module, inputs, kwargs = prepared(module, inputs, kwargs)
     if any(map(nn.parameter.is_lazy, parameters_of(module))):
         # A call would give lazy parameters their size for good.
         module = copy.deepcopy(module)
@@ -53,7 +53,7 @@ def diagnose(
     return Diagnosis(name_of(module), exam)
 
 
-def built(
+def prepared(
     module: Callable, inputs: tuple, kwargs: dict[str, Any]
 ) -> tuple[Callable, tuple, dict[str, Any]]:
     """Call a function that builds what is to be examined, if it is one and succeeds."""

@@ -76,7 +76,7 @@ class Diagnosis:
         return [*lines, "All else was checked." if self.checked else "That is all."]
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
-        return {"text/plain": str(self), "text/html": table(self)}
+        return {"text/plain": str(self), "text/html": diagnosis_table(self)}
 
 
 def paragraph(finding: Finding, width: int = 88) -> list[str]:
@@ -93,7 +93,7 @@ def paragraph(finding: Finding, width: int = 88) -> list[str]:
     return [head, *(line for part in parts for line in wrapper.wrap(part))]
 
 
-def table(diagnosis: Diagnosis) -> str:
+def diagnosis_table(diagnosis: Diagnosis) -> str:
     """Lay a diagnosis out as a plain table, without scripts, ids or colours."""
     rows = "".join(row_of(finding) for finding in diagnosis)
     heads = "".join(

@@ -7,7 +7,7 @@ from .rows import Row
 
 Numbers = tuple[int, ...]  # the sizes of one axis, one a run
 
-RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as"}
+REGROUPINGS = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as"}
 
 
 def change_of(row: Row, others: Sequence[Row]) -> dict | None:
@@ -19,7 +19,7 @@ def change_of(row: Row, others: Sequence[Row]) -> dict | None:
         [same.output for same in (row, *others)],
     )
     names, new = list(row.inputs[0].names), list(row.output.names)
-    if row.op in RESHAPES:
+    if row.op in REGROUPINGS:
         return reshape_change(
             names, list(zip(*before, strict=True)), new, list(zip(*after, strict=True))
         )

@@ -15,7 +15,7 @@ from ..errors import first_line
 if TYPE_CHECKING:
     from .rows import Row, Shape
 
-Reason = tuple[str, str] | None  # the axes that do not fit, and the likely cause
+Misfit = tuple[str, str] | None  # the axes that do not fit, and the likely cause
 
 
 def explain(row: "Row", error: Exception) -> tuple[str, str]:
@@ -38,7 +38,7 @@ def sized(shape: "Shape", axis: int) -> str:
     return f"axis {axis} of {shape} is {name}{shape[axis]}"
 
 
-def types_differ(row: "Row", message: str) -> Reason:
+def types_differ(row: "Row", message: str) -> Misfit:
     text = message.lower()
     kinds = [str(shape.dtype).removeprefix("torch.") for shape in row.inputs]
     if "masked_fill" in row.op and "bool" in text:
@@ -50,7 +50,7 @@ def types_differ(row: "Row", message: str) -> Reason:
     return None
 
 
-def ids_out_of_range(row: "Row", message: str) -> Reason:
+def ids_out_of_range(row: "Row", message: str) -> Misfit:
     if row.op != "embedding" or not isinstance(row.detail, tuple):
         return None
     (low, high), rows = row.detail, row.inputs[1][0]
@@ -62,7 +62,7 @@ def ids_out_of_range(row: "Row", message: str) -> Reason:
     return fit, f"id {outside} has no row: {'ids start at 0' if low < 0 else short}"
 
 
-def products_differ(row: "Row", message: str) -> Reason:
+def products_differ(row: "Row", message: str) -> Misfit:
     """Explain linear, matmul and bmm, which want equal inner sizes."""
     if row.op not in LINEAR + MATMUL or len(row.inputs) < 2:
         return None
@@ -80,7 +80,7 @@ def products_differ(row: "Row", message: str) -> Reason:
     return wanted, "the inner sizes of a product must be equal"
 
 
-def mask_has_other_shape(row: "Row", message: str) -> Reason:
+def mask_has_other_shape(row: "Row", message: str) -> Misfit:
     if row.op != "multi_head_attention_forward" or "mask" not in message:
         return None
     given = f"{row.inputs[-1]} = {tuple(row.inputs[-1])}"
@@ -88,7 +88,7 @@ def mask_has_other_shape(row: "Row", message: str) -> Reason:
     return f"the mask is {given}", wanted
 
 
-def numbers_do_not_fit(row: "Row", message: str) -> Reason:
+def numbers_do_not_fit(row: "Row", message: str) -> Misfit:
     """Explain view and its like: other element count, or memory not in that order."""
     if row.op not in ("view", "reshape", "unflatten") or not row.inputs:
         return None
@@ -99,7 +99,7 @@ def numbers_do_not_fit(row: "Row", message: str) -> Reason:
     return f"{shape} holds {count} numbers", f"they cannot be arranged as {wanted}"
 
 
-def norm_has_other_size(row: "Row", message: str) -> Reason:
+def norm_has_other_size(row: "Row", message: str) -> Misfit:
     if row.op != "layer_norm" or len(row.inputs) < 2:
         return None
     given, weight = row.inputs[:2]
@@ -107,7 +107,7 @@ def norm_has_other_size(row: "Row", message: str) -> Reason:
     return f"{sized(given, -1)}, the weight is {weight}", cause
 
 
-def letters_differ(row: "Row", message: str) -> Reason:
+def letters_differ(row: "Row", message: str) -> Misfit:
     if row.op != "einsum" or not isinstance(row.detail, str):
         return None
     terms, sizes = row.detail.replace(" ", "").split("->")[0].split(","), {}
@@ -120,7 +120,7 @@ def letters_differ(row: "Row", message: str) -> Reason:
     return None
 
 
-def sizes_do_not_broadcast(row: "Row", message: str) -> Reason:
+def sizes_do_not_broadcast(row: "Row", message: str) -> Misfit:
     """Explain add, masked_fill and their like: sizes, from the right, equal or 1."""
     if row.op in ("cat", "stack") or len(row.inputs) < 2:
         return None

@@ -110,14 +110,14 @@ def read_inputs(
         return [()]
     first, *others = tensors
     if first.dim() == 3 and first.is_floating_point():
-        sizes.setdefault("D", model_width(first.shape[2], subject.modules))
+        sizes.setdefault("D", input_width(first.shape[2], subject.modules))
     image = any(isinstance(module, nn.Conv2d) for module in subject.modules)
     forms = first_form(first, sizes, image)
     if time_first(subject, tensors):
         forms[:2] = forms[1::-1]
     known = {size: name for name, size in subject.given.items()}
     first_axes = [
-        known.get(n) or settle(name, n, sizes)
+        known.get(n) or name_or_number(name, n, sizes)
         for name, n in zip(forms, first.shape, strict=True)
     ]
     complete_heads(sizes)
@@ -128,7 +128,7 @@ def read_inputs(
     return list(itertools.islice(itertools.product(*choices), 4))
 
 
-def model_width(n: int, modules: Iterable[nn.Module]) -> int:
+def input_width(n: int, modules: Iterable[nn.Module]) -> int:
     """Return the features of the input, or those of the Linear that lifts it to D."""
     maps = linear_maps(modules)
     inner = {n_in for n_out, n_in in maps if n_out in (n_in, 3 * n_in)}
@@ -160,7 +160,7 @@ def time_first(subject: Subject, tensors: Sequence[Tensor]) -> bool:
     return len(set(turned)) == 2 and any(mask.shape == turned for mask in masks)
 
 
-def settle(name: str, n: int, sizes: Sizes) -> str:
+def name_or_number(name: str, n: int, sizes: Sizes) -> str:
     """Let a free name stand for n; where it is taken, write n as it can be written."""
     free = name.isidentifier() and sizes.setdefault(name, n) == n
     return name if free else written(n, sizes, ("D", "F", "V"))

@@ -104,12 +104,12 @@ class Row:
 
     @property
     def code(self) -> str:
-        return source(self.spot) if self.spot else ""
+        return source_line(self.spot) if self.spot else ""
 
     @property
     def part(self) -> str:
         """The piece of the line that is this operation, or of torch's line."""
-        return source(self.via, part=True) if self.via else ""
+        return source_line(self.via, part=True) if self.via else ""
 
     @functools.cached_property
     def explanation(self) -> tuple[str, str]:
@@ -135,7 +135,7 @@ class Row:
         }
 
 
-def source(spot: Spot, part: bool = False) -> str:
+def source_line(spot: Spot, part: bool = False) -> str:
     """Return the text of the line that an instruction is on, or of its expression."""
     spots = itertools.islice(spot.code.co_positions(), spot.instruction // 2, None)
     first, last, start, end = next(spots, (None,) * 4)

@@ -11,7 +11,7 @@ from .html import html_text
 
 LAYER = re.compile(r"(?P<path>(.*?\.)??)(?P<number>\d+)(\.(?P<rest>.*))?$")
 
-Row = dict[str, Any]  # one of the rows in `Trace.to_dict()`
+RowData = dict[str, Any]  # one of the rows in `Trace.to_dict()`
 
 
 class ShapeTracer(View):
@@ -60,7 +60,7 @@ class ShapeTracer(View):
         return f"<table><tr>{head}{''.join(body)}</table>{why}"
 
 
-def still_row(row: Row, line: tuple) -> str:
+def still_row(row: RowData, line: tuple) -> str:
     """Return one table row; HTML lets its cells end where the next begins."""
     inputs = " ".join(axes_text(x["axes"]) for x in row["inputs"])
     outputs = " ".join(axes_text(x["axes"]) for x in row["outputs"])
@@ -80,7 +80,7 @@ def check_sizes(sizes: dict[str, int], names: Set[str]):
             raise ValueError(f"sizes must be {wanted}, got {name}={size!r}")
 
 
-def fold_layers(rows: list[Row]) -> tuple[list[Row], int]:
+def fold_layers(rows: list[RowData]) -> tuple[list[RowData], int]:
     """Keep the first of several layers that ran alike; return also how many ran."""
     layers = {}  # (path, number) of a layer -> what ran in it
     for row in rows:
@@ -103,7 +103,7 @@ def fold_layers(rows: list[Row]) -> tuple[list[Row], int]:
     return kept, len(alike)
 
 
-def encode_rows(rows: list[Row]) -> dict[str, list]:
+def encode_rows(rows: list[RowData]) -> dict[str, list]:
     """Name each line of source and each array once, and the rows by their places."""
     lines, arrays = {}, {}  # in order: a dict keeps it
 

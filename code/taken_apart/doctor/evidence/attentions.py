@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...tracer import Row
-from .tensor_flow import PARTS, PASSES, REARRANGES, Flow, Step
+from .tensor_flow import PASSES, PIECES, REARRANGES, Flow, Step
 
 PRODUCTS = {"matmul", "rmatmul", "bmm", "mm", "einsum", "baddbmm"}
 SOFTMAXES = {"softmax", "log_softmax"}
@@ -207,9 +207,12 @@ def softmax_by_hand(flow: Flow, step: Step) -> Step | None:
     return below if exponential and below is not None and below.op == "sum" else None
 
 
+BEFORE_SOFTMAX = PASSES - PIECES | {"exp"}
+
+
 def from_softmax(flow: Flow, step: Step) -> Attention | None:
     """Read an attention off a softmax: the product before it, the product after it."""
-    after = flow.ahead(step.outputs[0], step.index, is_product, PASSES - PARTS)
+    after = flow.ahead(step.outputs[0], step.index, is_product, PASSES - PIECES)
     if after is None:
         return None
     *between, mix = after
@@ -230,8 +233,7 @@ def from_softmax(flow: Flow, step: Step) -> Attention | None:
     attention.value = values_of(flow, mix, spelt, 1 - side)
     attention.sources["value"] = flow.line(operands(mix)[1 - side], mix.index)
 
-    passes = PASSES - PARTS | {"exp"}
-    before = flow.back(step.inputs[0], step.index, is_product, passes)
+    before = flow.back(step.inputs[0], step.index, is_product, BEFORE_SOFTMAX)
     if before is not None and before[-1] is not mix:
         add_scores(flow, attention, before)
     return attention
@@ -302,12 +304,8 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
     if spelt is None:
         return
     left, right, output = spelt
-
-    # One letter is summed over: the features of a head. What only one operand has is
-    # its tokens. Additive attention, or a product of matrices of weights, has others.
-    features = [c for c in left if c in right and c not in output]
-    own = [c for c in left if c not in right], [c for c in right if c not in left]
-    if len(features) != 1 or not all(own):
+    feature, own = head_letters(spelt)
+    if feature is None:
         return
 
     # q @ k.T is usual, but k @ q.T with the axes exchanged later computes the same.
@@ -317,7 +315,7 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
     for name, tensor, axes_of, tokens in zip(
         names, operands(product), (left, right), own, strict=True
     ):
-        axes = axes_of.index(tokens[-1]), axes_of.index(features[0])
+        axes = axes_of.index(tokens[-1]), axes_of.index(feature)
         value = flow.value(tensor, product.index)
         attention.multiplied[name] = value.movedim(axes, (-2, -1))
         attention.sources[name] = flow.line(tensor, product.index)
@@ -325,6 +323,18 @@ def add_scores(flow: Flow, attention: Attention, path: list[Step]) -> None:
     # A scale may stand on the queries, the keys or the scores: all of them multiply.
     lines = attention.sources["query"] + attention.sources["key"]
     attention.factor = scalar_factor(lines + path[:-1])
+
+
+def head_letters(spelt: Letters) -> tuple[str | None, tuple[list, list]]:
+    """Return the letter of a head's features, if there is one, and those of tokens.
+
+    One letter is summed over: the features of a head. What only one operand has is
+    its tokens. Additive attention, or a product of matrices of weights, has others.
+    """
+    left, right, output = spelt
+    features = [c for c in left if c in right and c not in output]
+    own = [c for c in left if c not in right], [c for c in right if c not in left]
+    return features[0] if len(features) == 1 and all(own) else None, own
 
 
 def left_is_key(attention: Attention, axis: int, rank: int) -> bool:

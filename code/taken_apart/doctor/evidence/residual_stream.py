@@ -23,7 +23,7 @@ class Branch(NamedTuple):
 def branches(exam: Exam) -> Iterator[Branch]:
     """Yield the attentions and the feed-forwards of a call."""
     flow = exam.flow
-    for step in attention_steps(exam):
+    for step in mixing_steps(exam):
         stream = stream_into(exam, step)
         if stream is not None and is_in_block(exam, step):
             yield Branch("the attention", step, stream)
@@ -43,13 +43,13 @@ def is_feed_forward(exam: Exam, up: Step, down: Step) -> bool:
     """Say whether two maps, wide and back, are a feed-forward and not a head on top."""
     back = down.value.shape == up.inputs[0].shape
     wide = up.value.shape[-1] > down.value.shape[-1]
-    attends = any(step.index > down.index for step in attention_steps(exam))
+    attends = any(step.index > down.index for step in mixing_steps(exam))
     norms = any(step.op == "layer_norm" for step in exam.flow.steps[down.index :])
     return back and wide and (attends or norms)
 
 
 @once
-def attention_steps(exam: Exam) -> list[Step]:
+def mixing_steps(exam: Exam) -> list[Step]:
     """Return, for each attention, the step through which all of it goes."""
     fused = [s for s in exam.flow.steps if s.op in FUSED]
     return fused + [a.mix for a in exam.attentions if not a.is_recomputed]
@@ -89,7 +89,7 @@ def has_bypass(exam: Exam, branch: Branch) -> bool:
 def bypass_carries_attention(exam: Exam, branch: Branch) -> bool:
     """Say whether what the attention before a branch returned finds a way around it."""
     _, step, stream = branch
-    ends = attention_steps(exam)
+    ends = mixing_steps(exam)
     path = exam.flow.back(stream, step.index, lambda s: s in ends, ANY)
     return path is None or result_depends_on(
         exam.flow, lambda _, made_by: made_by is path[-1], without=step
@@ -152,6 +152,6 @@ def same_memory(left: Tensor, right: Tensor) -> bool:
 
 def in_feed_forward(exam: Exam, step: Step) -> bool:
     """Say whether a linear map works on the stream after attention, not on heads."""
-    ends = attention_steps(exam)
+    ends = mixing_steps(exam)
     path = exam.flow.back(step.inputs[0], step.index, lambda s: s in ends, ANY)
     return path is not None and any(s.op in LAYERS | {"add"} for s in path[:-1])

@@ -27,12 +27,12 @@ SYNONYMS |= {"masked_fill_": "masked_fill", "rtruediv": "reciprocal"}
 RESHAPES = {"reshape", "view", "flatten", "unflatten", "unsqueeze", "squeeze"}
 RESHAPES |= {"contiguous", "clone", "view_as", "reshape_as", "expand", "expand_as"}
 CASTS = {"to", "float", "half", "double", "bfloat16", "type", "type_as", "detach"}
-PARTS = {"chunk", "split", "unbind", "getitem", "select", "narrow", "tensor_split"}
+PIECES = {"chunk", "split", "unbind", "getitem", "select", "narrow", "tensor_split"}
 POINTWISE = CASTS | {"mul", "div", "neg", "add", "sub", "masked_fill", "where"}
 POINTWISE |= {"setitem", "dropout", "alpha_dropout", "tanh", "clamp", "nan_to_num"}
 POINTWISE |= {"tril", "triu"}
 REARRANGES = MOVES | RESHAPES
-PASSES = POINTWISE | REARRANGES | PARTS  # its main input goes through, changed or not
+PASSES = POINTWISE | REARRANGES | PIECES  # its main input goes through, changed or not
 LAYERS = {"linear", "layer_norm", "embedding", "rms_norm", "einsum", "matmul", "addmm"}
 ACTIVATIONS = {"relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "sigmoid", "mish"}
 ACTIVATIONS |= {"glu", "selu"}
@@ -183,6 +183,28 @@ class Flow:
         return reached
 
 
+def step_of(
+    index: int,
+    row: Row,
+    func: Callable,
+    args: tuple,
+    kwargs: dict,
+    outputs: list[Tensor],
+) -> Step:
+    op = row.op.rstrip("_")
+    return Step(
+        index=index,
+        op=SYNONYMS.get(op, op),
+        row=row,
+        func=func,
+        args=args,
+        kwargs=kwargs,
+        inputs=list(tensors_in((args, kwargs))),
+        outputs=outputs,
+        values=[t.detach() for t in outputs],
+    )
+
+
 def observe(call: Callable, *inputs: Any, **kwargs: Any) -> Flow:
     """Run a call once under the recorder, off torch's fast path, and keep its steps."""
     steps: list[Step] = []
@@ -192,24 +214,10 @@ def observe(call: Callable, *inputs: Any, **kwargs: Any) -> Flow:
         nonlocal n_kept
         outputs = list(tensors_in(args[0] if row.op == "setitem" else output))
         n_kept += sum(t.numel() for t in outputs)
-        values = [t.detach() for t in outputs]
+        step = step_of(len(steps), row, func, args, kwargs, outputs)
         if n_kept < LIMIT:  # a later step may write into what this one returned
-            values = [value.clone() for value in values]
-        op = row.op.rstrip("_")
-        inputs = list(tensors_in((args, kwargs)))
-        steps.append(
-            Step(
-                index=len(steps),
-                op=SYNONYMS.get(op, op),
-                row=row,
-                func=func,
-                args=args,
-                kwargs=kwargs,
-                inputs=inputs,
-                outputs=outputs,
-                values=values,
-            )
-        )
+            step.values = [value.clone() for value in step.values]
+        steps.append(step)
 
     given = list({id(t): t for t in tensors_in((inputs, kwargs))}.values())
     try:

@@ -16,7 +16,7 @@ To add one, write it into the file of its subject and put its name into the list
                     "projections",
                     "warning",
                     title="All heads are one",
-                    evidence=f"of {size(weights)}",
+                    evidence=f"of {dims(weights)}",
                     at=attention.row,
                 )
 """

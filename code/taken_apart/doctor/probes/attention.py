@@ -19,7 +19,7 @@ from ..exam import Exam
 from ..finding import Severity
 from ..inputs import HIDDEN
 from ..numbers import differ
-from .kit import Findings, found, probe, size
+from .kit import Findings, dims, found, probe
 
 # --- heads and projections -----------------------------------------------------------
 
@@ -41,7 +41,7 @@ def scrambled_merge(exam: Exam) -> Findings:
                 "fault",
                 title="The merge of the heads mixes tokens",
                 evidence=(
-                    f"{size(step.inputs[0])} -> {size(step.outputs[0])}: "
+                    f"{dims(step.inputs[0])} -> {dims(step.outputs[0])}: "
                     f"{int(mixed.sum())} of {mixed.numel()} rows hold several tokens"
                 ),
                 fix="transpose(1, 2) before the reshape: (B, T, H, K) -> (B, T, D)",
@@ -64,7 +64,7 @@ def heads_mixed(exam: Exam) -> Findings:
                 "warning",
                 title="No projection follows the merge: heads never mix",
                 evidence=(
-                    f"{attention.n_heads} heads lie side by side in {size(labels)}"
+                    f"{attention.n_heads} heads lie side by side in {dims(labels)}"
                 ),
                 fix="end attention with a linear map from d_model to d_model",
                 at=attention.row,
@@ -109,7 +109,7 @@ def declared_heads(exam: Exam) -> Findings:
             if attention.weights.dim() != 4 or type(declared) is not int:
                 continue  # heads folded into the batch are not seen
             if declared == attention.width != seen:
-                shape = size(attention.weights)
+                shape = dims(attention.weights)
                 yield found(
                     "head split/merge",
                     "fault",
@@ -141,7 +141,7 @@ def heads_cut_first(exam: Exam) -> Findings:
                     "fault",
                     title="Tokens are cut into heads before they are projected",
                     evidence=(
-                        f"one {size(weight)} matrix serves all heads of {size(given)}: "
+                        f"one {dims(weight)} matrix serves all heads of {dims(given)}: "
                         "each head reads its own slice of the features only"
                     ),
                     fix="project d_model to d_model first, then split into heads",
@@ -226,7 +226,7 @@ def softmax_axis(exam: Exam) -> Findings:
                 "fault",
                 title="Softmax does not run over the keys",
                 evidence=(
-                    f"it normalises axis {axis} of {size(attention.step.outputs[0])}, "
+                    f"it normalises axis {axis} of {dims(attention.step.outputs[0])}, "
                     "the product with the values sums over another"
                 ),
                 fix="softmax(dim=-1) on scores whose last axis are the keys",
@@ -297,23 +297,28 @@ def score_scale(exam: Exam) -> Findings:
         if starts_with_small_queries(attention, factor):
             continue
         name, severity = explain_scale(attention, factor)
-        largest = attention.weights.amax(-1).mean().item()
-        evidence = (
-            f"the factor is {factor:.4g}, 1 / sqrt(K) = {width**-0.5:.4g} with "
-            f"K = {width}; the largest weight of a row is {largest:.2f} on average"
-        )
-        values = scores(exam.flow, attention)
-        if values is not None:
-            evidence += f", scores vary by {values[values > HIDDEN].std():.3g}"
         yield found(
             "softmax / scale",
             severity,
             title=f"Scores are {name}",
-            evidence=evidence,
+            evidence=scale_and_weights(exam, attention, factor),
             fix=f"divide by sqrt({width}), once",
             at=(attention.product or attention.step).row,
         )
         return
+
+
+def scale_and_weights(exam: Exam, attention: Attention, factor: float) -> str:
+    """Set the factor beside the wanted one, and say what weights it makes."""
+    width, largest = attention.width, attention.weights.amax(-1).mean().item()
+    evidence = (
+        f"the factor is {factor:.4g}, 1 / sqrt(K) = {width**-0.5:.4g} with "
+        f"K = {width}; the largest weight of a row is {largest:.2f} on average"
+    )
+    values = scores(exam.flow, attention)
+    if values is not None:
+        evidence += f", scores vary by {values[values > HIDDEN].std():.3g}"
+    return evidence
 
 
 def starts_with_small_queries(attention: Attention, factor: float) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...untouched import reseed
 from ..evidence.residual_stream import (
+    Branch,
     branches,
     bypass_carries_attention,
     depends_on,
@@ -18,42 +19,47 @@ from ..evidence.residual_stream import (
 )
 from ..evidence.tensor_flow import ANY, FUSED, LAYERS, Flow, Step
 from ..exam import Exam
-from ..finding import Severity
+from ..finding import Finding, Severity
 from ..numbers import differ
-from .kit import Findings, found, probe, size
+from .kit import Findings, Wording, dims, found, probe
 
 
 @probe("run")
 def doubled_stream(exam: Exam) -> Findings:
     """Does each addition join two different things?"""
-    kind, fix = "norm / residual / FFN", "keep the block's input: x = x + f(x)"
     for step in exam.flow.steps:
         tensors = step.inputs[:2] if step.op == "add" else []
         if len(tensors) < 2 or tensors[0].dim() < 2:
             continue
-        if tensors[0] is tensors[1]:
-            yield found(
-                kind,
-                "fault",
-                title="A tensor is added to itself where the residual should join",
-                evidence=f"both sides of the sum are the same {size(tensors[0])}",
-                fix=fix,
-                at=step.row,
-            )
+        if finding := added_twice(exam, step):
+            yield finding
             return
-        leaves = summands(exam, step)
-        if any(leaves.count(leaf) > 1 for leaf in leaves):
-            yield found(
-                kind,
-                "warning",
-                title="The same stream joins twice in one sum",
-                evidence=(
-                    f"{len(leaves)} summands, {len(set(leaves))} of them different"
-                ),
-                fix=fix,
-                at=step.row,
-            )
-            return
+
+
+def added_twice(exam: Exam, step: Step) -> Finding | None:
+    """Say what a sum holds twice: its two sides, or a stream further up in them."""
+    kind, fix = "norm / residual / FFN", "keep the block's input: x = x + f(x)"
+    left, right = step.inputs[:2]
+    if left is right:
+        return found(
+            kind,
+            "fault",
+            title="A tensor is added to itself where the residual should join",
+            evidence=f"both sides of the sum are the same {dims(left)}",
+            fix=fix,
+            at=step.row,
+        )
+    leaves = summands(exam, step)
+    if any(leaves.count(leaf) > 1 for leaf in leaves):
+        return found(
+            kind,
+            "warning",
+            title="The same stream joins twice in one sum",
+            evidence=f"{len(leaves)} summands, {len(set(leaves))} of them different",
+            fix=fix,
+            at=step.row,
+        )
+    return None
 
 
 def summands(exam: Exam, step: Step) -> list[int]:
@@ -135,17 +141,8 @@ def norm_problem(module: nn.Module) -> NormProblem | None:
             does="takes its statistics over tokens, not over features",
             evidence="a change of token 0 moves the output of the others",
         )
-    grows = (larger.std(-1) / y.std(-1)).mean().item()
-    if not 0.9 < grows < 1.1:
-        spread = y.std(-1, unbiased=False)
-        return NormProblem(
-            "fault",
-            does="does not normalise",
-            evidence=(
-                f"input 10 times as large makes output {grows:.3g} times as large, "
-                f"and tokens have a spread of {spread.min():.2g} ... {spread.max():.2g}"
-            ),
-        )
+    if problem := grows_with_input(y, larger):
+        return problem
     if not level.isfinite().all():
         return NormProblem(
             "warning",
@@ -156,19 +153,35 @@ def norm_problem(module: nn.Module) -> NormProblem | None:
     return None
 
 
+def grows_with_input(y: Tensor, larger: Tensor) -> NormProblem | None:
+    """Compare what a norm makes of tokens, and of tokens 10 times as large."""
+    grows = (larger.std(-1) / y.std(-1)).mean().item()
+    if 0.9 < grows < 1.1:
+        return None
+    spread = y.std(-1, unbiased=False)
+    return NormProblem(
+        "fault",
+        does="does not normalise",
+        evidence=(
+            f"input 10 times as large makes output {grows:.3g} times as large, "
+            f"and tokens have a spread of {spread.min():.2g} ... {spread.max():.2g}"
+        ),
+    )
+
+
 @probe("run")
 def norms_over_tokens(exam: Exam) -> Findings:
     """Are statistics taken over the features of one token?"""
     for step in exam.flow.steps:
         rank = step.inputs[0].dim() if step.inputs else 0
-        shape = size(step.inputs[0]) if step.inputs else ""
+        shape = dims(step.inputs[0]) if step.inputs else ""
         if step.op == "batch_norm" and rank == 3:
             title = "Batch norm over tokens: padding and other samples count"
             evidence = f"in training its statistics are over batch and time of {shape}"
         elif step.op == "layer_norm" and len(step.given(1, "normalized_shape", ())) > 1:
             title = "A layer norm over several axes: tokens mix"
             evidence = f"it normalises {tuple(step.given(1, 'normalized_shape'))}"
-        elif step.op in ("layer_norm", "rms_norm") and turned(exam.flow, step):
+        elif step.op in ("layer_norm", "rms_norm") and is_transposed(exam.flow, step):
             title = "A norm runs along tokens: its input was transposed"
             evidence = f"it normalises the last axis of {shape}, which holds tokens"
         elif step.op in ("instance_norm", "group_norm") and rank == 3:
@@ -186,7 +199,7 @@ def norms_over_tokens(exam: Exam) -> Findings:
         return
 
 
-def turned(flow: Flow, step: Step) -> bool:
+def is_transposed(flow: Flow, step: Step) -> bool:
     """Say whether the last axis of what a norm reads was another one in the stream."""
     axis = step.inputs[0].dim() - 1
     made = flow.producer(step.inputs[0], step.index)
@@ -204,30 +217,30 @@ def residual_paths(exam: Exam) -> Findings:
     if exam.has("norm / residual / FFN"):
         return
     for branch in branches(exam):
-        if not has_bypass(exam, branch):
-            yield found(
-                "norm / residual / FFN",
-                "warning",
-                title=f"There is no residual around {branch.name}",
-                evidence=(
-                    f"nothing of {size(branch.stream)} reaches the output but through "
-                    "it"
-                ),
-                fix="x = x + f(x)",
-                at=branch.step.row,
-            )
+        if problem := missing_residual(exam, branch):
+            kind, row = "norm / residual / FFN", branch.step.row
+            yield found(kind, "warning", **problem, at=row)
             return
-        feed_forward = branch.name == "the feed-forward"
-        if feed_forward and not bypass_carries_attention(exam, branch):
-            yield found(
-                "norm / residual / FFN",
-                "warning",
-                title="The residual around the feed-forward leaves out the attention",
-                evidence="what attention returned reaches the output only through it",
-                fix="add what goes into the feed-forward, not what went into the layer",
-                at=branch.step.row,
-            )
-            return
+
+
+def missing_residual(exam: Exam, branch: Branch) -> Wording | None:
+    """Say what does not get around a branch: the stream, or the attention before it."""
+    if not has_bypass(exam, branch):
+        return Wording(
+            title=f"There is no residual around {branch.name}",
+            evidence=(
+                f"nothing of {dims(branch.stream)} reaches the output but through it"
+            ),
+            fix="x = x + f(x)",
+        )
+    feed_forward = branch.name == "the feed-forward"
+    if feed_forward and not bypass_carries_attention(exam, branch):
+        return Wording(
+            title="The residual around the feed-forward leaves out the attention",
+            evidence="what attention returned reaches the output only through it",
+            fix="add what goes into the feed-forward, not what went into the layer",
+        )
+    return None
 
 
 @probe("run")
@@ -239,27 +252,33 @@ def linear_on_linear(exam: Exam) -> Findings:
         before = exam.flow.back(step.inputs[0], step.index, is_linear, {"dropout"})
         if before is None or before[-1].row.note or step.row.note:
             continue
-        wide, narrow = before[-1].inputs[1], step.inputs[1]
-        if of_projection(exam, before[-1], step):
-            yield found(
-                "projections",
-                "warning",
-                title="A projection follows a projection: two maps are one map",
-                evidence=f"{size(wide)} and {size(narrow)}, with nothing between them",
-                fix="drop one of the two",
-                at=step.row,
-            )
+        if finding := one_map_in_two(exam, before[-1], step):
+            yield finding
             return
-        if wide.shape[0] > wide.shape[1] and narrow.shape[0] == wide.shape[1]:
-            yield found(
-                "norm / residual / FFN",
-                "fault",
-                title="The feed-forward has no activation: two maps are one map",
-                evidence=f"{size(wide)} and {size(narrow)} follow each other directly",
-                fix="put a ReLU or GELU between them",
-                at=step.row,
-            )
-            return
+
+
+def one_map_in_two(exam: Exam, inner: Step, outer: Step) -> Finding | None:
+    """Say what two maps without anything between them are meant to be."""
+    wide, narrow = inner.inputs[1], outer.inputs[1]
+    if of_projection(exam, inner, outer):
+        return found(
+            "projections",
+            "warning",
+            title="A projection follows a projection: two maps are one map",
+            evidence=f"{dims(wide)} and {dims(narrow)}, with nothing between them",
+            fix="drop one of the two",
+            at=outer.row,
+        )
+    if wide.shape[0] > wide.shape[1] and narrow.shape[0] == wide.shape[1]:
+        return found(
+            "norm / residual / FFN",
+            "fault",
+            title="The feed-forward has no activation: two maps are one map",
+            evidence=f"{dims(wide)} and {dims(narrow)} follow each other directly",
+            fix="put a ReLU or GELU between them",
+            at=outer.row,
+        )
+    return None
 
 
 def of_projection(exam: Exam, inner: Step, outer: Step) -> bool:

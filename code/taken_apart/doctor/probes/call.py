@@ -13,9 +13,10 @@ from ..evidence.padding import real_queries
 from ..evidence.side_effects import gradients
 from ..evidence.tensor_flow import Step, memory
 from ..exam import Exam
+from ..finding import Finding
 from ..inputs import HIDDEN
 from ..numbers import differ
-from .kit import Findings, found, probe, size
+from .kit import Findings, Wording, dims, found, probe
 
 # --- numbers and types ---------------------------------------------------------------
 
@@ -31,7 +32,7 @@ def inputs_with_nan(exam: Exam) -> Findings:
                 "fault",
                 title="The input holds nan, and no mask can keep it out",
                 evidence=(
-                    f"{count} of {tensor.numel()} numbers of {size(tensor)} are nan"
+                    f"{count} of {tensor.numel()} numbers of {dims(tensor)} are nan"
                     "; a hidden key has weight 0, but 0 * nan is nan"
                 ),
                 fix="write 0 where there is no data before the module sees it",
@@ -47,36 +48,33 @@ def finite_outputs(exam: Exam) -> Findings:
         yield from finite_when_fast(exam)
         return
     step = first_nonfinite(exam)
+    problem = why_nonfinite(exam, step)
+    row = step.row if step else None
+    yield found("nan / precision", "fault", **problem, at=row)
+
+
+def why_nonfinite(exam: Exam, step: Step | None) -> Wording:
+    """Say what a step does that makes the first numbers which are not finite."""
     evidence = f"{n_nonfinite(exam.outputs)} numbers of the output are nan or infinite"
     if step is not None and overflowed(exam, step):
-        yield found(
-            "nan / precision",
-            "fault",
+        return Wording(
             title=f"Scores are too large for {step.value.dtype}",
             evidence=evidence,
             fix="scale the queries before the product, not the scores after it",
-            at=step.row,
         )
-    elif step is not None and step.op == "softmax":
+    if step is not None and step.op == "softmax":
         rows = int(step.value.isnan().any(-1).sum())
-        yield found(
-            "nan / precision",
-            "fault",
+        return Wording(
             title="A row of scores is all -inf: its softmax is nan",
             evidence=f"{evidence}; {rows} rows of the softmax are nan",
             fix="leave every query a key it may see (check the diagonal of the mask)",
-            at=step.row,
         )
-    else:
-        name = step.op if step else "The module"
-        yield found(
-            "nan / precision",
-            "fault",
-            title=f"{name} makes numbers that are not finite",
-            evidence=evidence,
-            fix="keep its input in the range that it can take",
-            at=step.row if step else None,
-        )
+    name = step.op if step else "The module"
+    return Wording(
+        title=f"{name} makes numbers that are not finite",
+        evidence=evidence,
+        fix="keep its input in the range that it can take",
+    )
 
 
 def overflowed(exam: Exam, step: Step) -> bool:
@@ -149,23 +147,8 @@ def queries_without_keys(exam: Exam) -> Findings:
 def backward_runs(exam: Exam) -> Findings:
     """Does backward run, with finite gradients?"""
     error = gradients(exam).error
-    if error is not None and "inplace" in first_line(error):
-        in_place = [s for s in exam.flow.steps if re.match("i(add|mul|sub)", s.row.op)]
-        yield found(
-            "norm / residual / FFN",
-            "fault",
-            title="Backward fails: a tensor that it needs was changed in place",
-            evidence=first_line(error),
-            fix="x = x + ..., not x += ...",
-            at=in_place[0].row if in_place else None,
-        )
-    elif error is not None:
-        yield found(
-            "loss and training",
-            "fault",
-            title="Backward fails",
-            evidence=first_line(error),
-        )
+    if error is not None:
+        yield failed_backward(exam, first_line(error))
     known = {n: g for n, g in gradients(exam).by_name.items() if g is not None}
     bad = [name for name, gradient in known.items() if n_nonfinite([gradient])]
     if bad and not exam.has("nan / precision"):
@@ -178,6 +161,22 @@ def backward_runs(exam: Exam) -> Findings:
             ),
             fix="keep sqrt, log and division away from 0 before where() or a mask",
         )
+
+
+def failed_backward(exam: Exam, message: str) -> Finding:
+    """Say why backward raised: it names changes in place, and no others."""
+    if "inplace" not in message:
+        title = "Backward fails"
+        return found("loss and training", "fault", title=title, evidence=message)
+    in_place = [s for s in exam.flow.steps if re.match("i(add|mul|sub)", s.row.op)]
+    return found(
+        "norm / residual / FFN",
+        "fault",
+        title="Backward fails: a tensor that it needs was changed in place",
+        evidence=message,
+        fix="x = x + ..., not x += ...",
+        at=in_place[0].row if in_place else None,
+    )
 
 
 @probe("run", "numbers", "output")
@@ -265,7 +264,7 @@ def inputs_kept(exam: Exam) -> Findings:
                 "norm / residual / FFN",
                 "fault",
                 title="The call changes its input in place",
-                evidence=f"{size(before)} holds other numbers afterwards",
+                evidence=f"{dims(before)} holds other numbers afterwards",
                 fix="x = x + ..., not x += ...",
                 at=rows[0] if rows else None,
             )

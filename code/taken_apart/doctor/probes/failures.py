@@ -87,7 +87,7 @@ def of_positions(exam: Exam, row: Row, text: str) -> bool:
     waves = any(s.op in ("sin", "cos") for s in exam.flow.steps[-6:])
     if row.op.startswith("setitem") and waves:
         return True
-    return row.op in ("add", "iadd") and table_too_short(exam, row)
+    return row.op in ("add", "iadd") and runs_past_table(exam, row)
 
 
 def counts_up(exam: Exam, row: Row) -> bool:
@@ -99,7 +99,7 @@ def counts_up(exam: Exam, row: Row) -> bool:
     return counted or (len(ids) == 1 and tuple(ids) not in given)
 
 
-def table_too_short(exam: Exam, row: Row) -> bool:
+def runs_past_table(exam: Exam, row: Row) -> bool:
     """Say whether features were added to a table of the same width and other length."""
     if len(row.inputs) != 2 or not row.inputs[0] or not row.inputs[1]:
         return False

@@ -91,16 +91,16 @@ def found(
     at: Row | None = None,
 ) -> Finding:
     """Make a finding; `at` is the traced operation where the fault lies."""
-    return Finding(kind, severity, title, evidence, place(at), fix)
+    return Finding(kind, severity, title, evidence, code_line(at), fix)
 
 
-def place(row: Row | None) -> str:
+def code_line(row: Row | None) -> str:
     if row is None or not row.file:
         return ""
     return f"{os.path.basename(row.file)}:{row.line}  {row.code}"
 
 
-def size(tensor: Tensor) -> str:
+def dims(tensor: Tensor) -> str:
     return f"({', '.join(map(str, tensor.shape))})"
 
 

@@ -7,7 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from ..evidence.attentions import PRODUCTS, SDPA, is_product, letters, operands
+from ..evidence.attentions import (
+    PRODUCTS,
+    SDPA,
+    Attention,
+    is_product,
+    letters,
+    operands,
+)
 from ..evidence.sample_leaks import leak_between_samples, other_samples
 from ..evidence.tensor_flow import REARRANGES, Flow, Step, same_operations
 from ..evidence.token_changes import (
@@ -20,9 +27,9 @@ from ..evidence.token_changes import (
 )
 from ..evidence.token_labels import followed, moved_along
 from ..exam import Exam
-from ..finding import Severity
+from ..finding import Finding, Severity
 from ..numbers import differ
-from .kit import Findings, Reason, found, probe, size
+from .kit import Findings, Reason, dims, found, probe
 
 READERS = {"linear", "layer_norm", "multi_head_attention_forward"}
 
@@ -43,8 +50,8 @@ def channels_as_tokens(exam: Exam) -> Findings:
                 "fault",
                 title="Channels of a convolution are not the features of its places",
                 evidence=(
-                    f"{size(conv.value)} = (B, channels, places) is read as "
-                    f"{size(end)}, whose last axis runs over places"
+                    f"{dims(conv.value)} = (B, channels, places) is read as "
+                    f"{dims(end)}, whose last axis runs over places"
                 ),
                 fix=(
                     "flatten(2).transpose(1, 2) between the convolution and the encoder"
@@ -81,8 +88,8 @@ def pieces(exam: Exam, image: Tensor, given: Tensor, after: int) -> Findings:
                 "fault",
                 title="Tokens do not hold whole pieces of their images",
                 evidence=(
-                    f"{len(row)} features of one token of {size(step.outputs[0])} "
-                    f"are strewn over {spread} places of {size(image)}"
+                    f"{len(row)} features of one token of {dims(step.outputs[0])} "
+                    f"are strewn over {spread} places of {dims(image)}"
                 ),
                 fix="split axes with reshape, order them with permute, then join them",
                 at=step.row,
@@ -114,33 +121,36 @@ def attended_axis(exam: Exam) -> Findings:
     first = token_pairing(exam) if exam.has_sequence else image_pairing(exam)
     if first is None or first.axis == "tokens":
         return
-    row, seq, n = first.attention.row, exam.samples, exam.samples.n_samples
     if first.axis == "samples":
-        shape = size(exam.output) if exam.outputs else "nothing"
-        yield found(
-            "batch/sequence layout",
-            "fault" if batch_first_for_sure(exam) else "warning",
-            title="Attention runs over the batch: samples see each other",
-            evidence=(
-                f"the weights are {size(first.attention.weights)}: with inputs "
-                f"{size(seq.tensor)} they pair the axis of size {n}; tokens of one "
-                f"sample never meet; the output is {shape}"
-            ),
-            fix="batch_first=True, or transpose(0, 1) before and after",
-            at=row,
-        )
+        yield attention_over_samples(exam, first.attention)
     elif first.axis == "features":
         yield found(
             "head split/merge",
             "fault",
             title="Attention runs over heads or features: tokens never meet",
             evidence=(
-                f"the weights are {size(first.attention.weights)}: each token pairs "
+                f"the weights are {dims(first.attention.weights)}: each token pairs "
                 "its own heads, and a change of it reaches no other"
             ),
             fix="transpose(1, 2) after the split into heads: (B, H, T, K)",
-            at=row,
+            at=first.attention.row,
         )
+
+
+def attention_over_samples(exam: Exam, attention: Attention) -> Finding:
+    seq, shape = exam.samples, dims(exam.output) if exam.outputs else "nothing"
+    return found(
+        "batch/sequence layout",
+        "fault" if batch_first_for_sure(exam) else "warning",
+        title="Attention runs over the batch: samples see each other",
+        evidence=(
+            f"the weights are {dims(attention.weights)}: with inputs "
+            f"{dims(seq.tensor)} they pair the axis of size {seq.n_samples}; tokens of "
+            f"one sample never meet; the output is {shape}"
+        ),
+        fix="batch_first=True, or transpose(0, 1) before and after",
+        at=attention.row,
+    )
 
 
 @probe("run", "numbers", "sequence", "batch")
@@ -181,6 +191,23 @@ def moves_itself_only(exam: Exam, step: Step, flow: Flow, token: int) -> bool:
     )
 
 
+NORM_MIXES = Reason(
+    "norm / residual / FFN",
+    title="A norm mixes the tokens of a sample",
+    fix="take mean and variance over the last axis only",
+)
+SPLIT_MIXES = Reason(
+    "head split/merge",
+    title="The split into heads mixes tokens",
+    fix="view(B, T, H, K).transpose(1, 2): split the last axis, then move it",
+)
+RESHAPE_MIXES = Reason(
+    "batch/sequence layout",
+    title="A reshape mixes samples and tokens",
+    fix="move axes with transpose or permute, not with view or reshape",
+)
+
+
 @probe("run", "numbers", "sequence", "attentions", "batch")
 def scrambled_split(exam: Exam) -> Findings:
     """Does each head hold whole tokens after the split?"""
@@ -188,28 +215,22 @@ def scrambled_split(exam: Exam) -> Findings:
     if first is None or first.scrambling_step is None:
         return
     step = first.scrambling_step
-    severity: Severity = "fault"
     if step.op in STATISTICS:
-        kind, title = "norm / residual / FFN", "A norm mixes the tokens of a sample"
-        fix = "take mean and variance over the last axis only"
-        severity = "warning" if not exam.has_padding else "fault"
-    elif step.op not in REARRANGES:
-        return
-    elif first.projected:
-        kind, title = "head split/merge", "The split into heads mixes tokens"
-        fix = "view(B, T, H, K).transpose(1, 2): split the last axis, then move it"
+        severity: Severity = "fault" if exam.has_padding else "warning"
+        reason = NORM_MIXES._replace(severity=severity)
+    elif step.op in REARRANGES:
+        reason = SPLIT_MIXES if first.projected else RESHAPE_MIXES
     else:
-        kind, title = "batch/sequence layout", "A reshape mixes samples and tokens"
-        fix = "move axes with transpose or permute, not with view or reshape"
+        return
     yield found(
-        kind,
-        severity,
-        title=title,
+        reason.kind,
+        reason.severity,
+        title=reason.title,
         evidence=(
-            f"one changed token was one row before {step.op} {size(step.inputs[0])} "
-            f"-> {size(step.outputs[0])}, and is spread over several rows after it"
+            f"one changed token was one row before {step.op} {dims(step.inputs[0])} "
+            f"-> {dims(step.outputs[0])}, and is spread over several rows after it"
         ),
-        fix=fix,
+        fix=reason.fix,
         at=step.row,
     )
 
@@ -233,7 +254,7 @@ def samples_in_output(exam: Exam) -> Findings:
             kind,
             "fault",
             title="The output has an entry for each token and none for each sample",
-            evidence=f"{size(seq.tensor)} goes in, {size(exam.output)} comes out",
+            evidence=f"{dims(seq.tensor)} goes in, {dims(exam.output)} comes out",
             fix="pool over the axis of tokens, not over the batch",
         )
         return
@@ -269,7 +290,7 @@ def batch_of_one(exam: Exam) -> Findings:
             "batch/sequence layout",
             "fault",
             title="A batch of one sample loses its axis",
-            evidence=f"one sample gives {size(few)}, several give {size(many)}",
+            evidence=f"one sample gives {dims(few)}, several give {dims(many)}",
             fix="squeeze(1), or x[:, 0], and not squeeze()",
         )
 
@@ -290,7 +311,7 @@ def features_pooled(exam: Exam) -> Findings:
                 "fault",
                 title="Pooling averages features and keeps tokens",
                 evidence=(
-                    f"{size(step.inputs[0])} -> {size(step.outputs[0])}: one number "
+                    f"{dims(step.inputs[0])} -> {dims(step.outputs[0])}: one number "
                     "a token is left, and the next map only fits this length"
                 ),
                 fix="pool over the tokens: x.mean(1)",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
+from ...tracer import Row
+from ..evidence.attentions import Attention
 from ..evidence.padding import (
     PaddingView,
     adds_float_mask,
@@ -19,7 +23,7 @@ from ..evidence.padding import (
 )
 from ..evidence.tensor_flow import Step
 from ..exam import Exam
-from ..finding import Severity
+from ..finding import Finding, Severity
 from .kit import Findings, Reason, drops, found, probe
 
 
@@ -34,30 +38,34 @@ def rows_sum_to_one(exam: Exam) -> Findings:
         wrong = (sums - 1).abs() > 1e-2
         # Rows of zeros that were more than a row before: a whole query was masked.
         wrong &= ~((sums == 0) & (attention.weights.float().sum(-1) > 2))
-        if not wrong.any() or rows_are_dead(attention, wrong):
-            continue
-        evidence = f"rows sum to {sums.min().item():.2f} ... {sums.max().item():.2f}"
-        zeroed = (attention.used == 0) & (attention.weights > 0)
-        if zeroed.any():
-            yield found(
-                "mask meaning",
-                "fault",
-                title="The mask is applied after the softmax",
-                evidence=f"{evidence}; {int(zeroed.sum())} weights were set to 0 "
-                "afterwards",
-                fix="fill the scores with -inf before the softmax",
-                at=attention.row,
-            )
-        else:
-            yield found(
-                "softmax / scale",
-                "fault",
-                title="Weights do not sum to 1",
-                evidence=evidence,
-                fix="let nothing come between the softmax and the values",
-                at=attention.row,
-            )
-        return
+        if wrong.any() and not rows_are_dead(attention, wrong):
+            yield changed_weights(attention, sums)
+            return
+
+
+def changed_weights(attention: Attention, sums: Tensor) -> Finding:
+    """Say what became of weights whose rows sum to 1 no longer."""
+    evidence = f"rows sum to {sums.min().item():.2f} ... {sums.max().item():.2f}"
+    zeroed = (attention.used == 0) & (attention.weights > 0)
+    if zeroed.any():
+        return found(
+            "mask meaning",
+            "fault",
+            title="The mask is applied after the softmax",
+            evidence=(
+                f"{evidence}; {int(zeroed.sum())} weights were set to 0 afterwards"
+            ),
+            fix="fill the scores with -inf before the softmax",
+            at=attention.row,
+        )
+    return found(
+        "softmax / scale",
+        "fault",
+        title="Weights do not sum to 1",
+        evidence=evidence,
+        fix="let nothing come between the softmax and the values",
+        at=attention.row,
+    )
 
 
 # --- padding -------------------------------------------------------------------------
@@ -90,32 +98,10 @@ def padding_is_hidden(exam: Exam) -> Findings:
 
 def why_padding_is_seen(exam: Exam, view: PaddingView, in_some_layers: bool) -> Reason:
     """Choose the reason that explains most: how it was masked, then what it hides."""
-    attention, fill = view.attention, weak_fill(view.attention)
-    if adds_float_mask(attention):
-        return Reason(
-            "mask meaning",
-            title="A float mask of 0 and 1 is added to the scores: it hides nothing",
-            fix="use a bool mask, or 0 and -inf",
-        )
-    if multiplies_mask(attention):
-        return Reason(
-            "mask meaning",
-            title="Scores are multiplied by the mask: 0 is a score like any other",
-            fix="fill hidden scores with -inf",
-        )
-    if view.on_padding > 0.99:
-        return Reason(
-            "mask meaning",
-            title="The mask is inverted: real tokens attend to padding only",
-            fix="negate the mask (~mask)",
-        )
-    if view.hides_queries:
-        return Reason(
-            "mask axis/shape",
-            title="The mask hides queries, not keys",
-            fix="put the mask on the last axis: mask[:, None, None, :]",
-        )
-    if masks_weights(attention):
+    reason = misused_on_scores(view.attention) or misplaced_mask(view)
+    if reason is not None:
+        return reason
+    if masks_weights(view.attention):
         return Reason(
             "mask meaning",
             title="The mask is applied after the softmax",
@@ -135,6 +121,46 @@ def why_padding_is_seen(exam: Exam, view: PaddingView, in_some_layers: bool) -> 
             ),
             fix="make it (B, 1, 1, T): mask[:, None, None, :]",
         )
+    return filled_too_little(view.attention) or unused_mask(exam)
+
+
+def misused_on_scores(attention: Attention) -> Reason | None:
+    """Say which operation brings the mask to the scores without hiding anything."""
+    if adds_float_mask(attention):
+        return Reason(
+            "mask meaning",
+            title="A float mask of 0 and 1 is added to the scores: it hides nothing",
+            fix="use a bool mask, or 0 and -inf",
+        )
+    if multiplies_mask(attention):
+        return Reason(
+            "mask meaning",
+            title="Scores are multiplied by the mask: 0 is a score like any other",
+            fix="fill hidden scores with -inf",
+        )
+    return None
+
+
+def misplaced_mask(view: PaddingView) -> Reason | None:
+    """Say what is hidden in place of the padding keys: real keys, or queries."""
+    if view.on_padding > 0.99:
+        return Reason(
+            "mask meaning",
+            title="The mask is inverted: real tokens attend to padding only",
+            fix="negate the mask (~mask)",
+        )
+    if view.hides_queries:
+        return Reason(
+            "mask axis/shape",
+            title="The mask hides queries, not keys",
+            fix="put the mask on the last axis: mask[:, None, None, :]",
+        )
+    return None
+
+
+def filled_too_little(attention: Attention) -> Reason | None:
+    """Say whether hidden scores are filled with a number that leaves them weight."""
+    fill = weak_fill(attention)
     if fill is not None and fill < -1:
         return Reason(
             "nan / precision",
@@ -147,6 +173,11 @@ def why_padding_is_seen(exam: Exam, view: PaddingView, in_some_layers: bool) -> 
             title="Hidden scores are filled with a number that hides nothing",
             fix="fill with -inf or torch.finfo(dtype).min",
         )
+    return None
+
+
+def unused_mask(exam: Exam) -> Reason:
+    """Say whether there is a mask at all, where none has an effect."""
     if exam.masks or compares_ids(exam):
         return Reason(
             "mask meaning",
@@ -175,18 +206,7 @@ def padding_content(exam: Exam) -> Findings:
     if distance < 1e-4:
         return
     if tokens_axis(exam, exam.output) is None:
-        row = next((s.row for s in reversed(exam.flow.steps) if pools(s)), None)
-        yield found(
-            "loss and training",
-            "fault",
-            title="Padding enters the pooled output",
-            evidence=(
-                "attention hides it, yet other content of it moves the output by "
-                f"{distance:.3g}"
-            ),
-            fix="divide the sum over real tokens by their number",
-            at=row,
-        )
+        yield pooled_padding(exam, distance)
     else:
         yield found(
             "mask meaning",
@@ -195,6 +215,21 @@ def padding_content(exam: Exam) -> Findings:
             evidence=f"by up to {distance:.3g}",
             fix="hide padding from all that mixes tokens",
         )
+
+
+def pooled_padding(exam: Exam, distance: float) -> Finding:
+    row = next((s.row for s in reversed(exam.flow.steps) if pools(s)), None)
+    return found(
+        "loss and training",
+        "fault",
+        title="Padding enters the pooled output",
+        evidence=(
+            "attention hides it, yet other content of it moves the output by "
+            f"{distance:.3g}"
+        ),
+        fix="divide the sum over real tokens by their number",
+        at=row,
+    )
 
 
 def pools(step: Step) -> bool:
@@ -220,17 +255,22 @@ def causality(exam: Exam) -> Findings:
             fix="triu(diagonal=1) for what is hidden",
             at=row,
         )
-        return
+    else:
+        yield causal(exam, row, backwards=shape == "reversed")
+
+
+def causal(exam: Exam, row: Row, backwards: bool) -> Finding:
+    """Say how bad it is that tokens see one side only: as bad as it is unintended."""
     title = "Attention is causal: no token sees a later one"
     evidence = "all weights above the diagonal are 0"
-    if shape == "reversed":
+    if backwards:
         title = "Attention is causal backwards: no token sees an earlier one"
         evidence = "all weights below the diagonal are 0"
     severity: Severity = "note" if means_to_be_causal(exam) else "warning"
     if first_token_only(exam):
         severity = "fault"
         evidence += "; the output does not depend on any token but the first"
-    yield found(
+    return found(
         "mask meaning",
         severity,
         title=title,

@@ -20,11 +20,7 @@ def eval_is_deterministic(exam: Exam) -> Findings:
     """Do two calls in eval mode agree?"""
     if exam.has("registration / sharing"):
         return
-    calls = [exam.run(seed=seed) for seed in (1, 2, 3)]
-    first, *others = [call for call in calls if call is not None] or [[]]
-    if len(others) < 2:
-        return  # a call raised
-    distance = max(apart(first, call) for call in others)
+    distance = spread_of_calls(exam)
     if not distance:
         return
     kind, evidence = "train/eval and fast path", f"by up to {distance:.3g}"
@@ -46,6 +42,15 @@ def eval_is_deterministic(exam: Exam) -> Findings:
             fix="pass training=self.training",
             at=step.row,
         )
+
+
+def spread_of_calls(exam: Exam) -> float:
+    """Return how far calls with other seeds are from the first; 0 if one raised."""
+    calls = [exam.run(seed=seed) for seed in (1, 2, 3)]
+    first, *others = [call for call in calls if call is not None] or [[]]
+    if len(others) < 2:
+        return 0.0
+    return max(apart(first, call) for call in others)
 
 
 @probe("run")

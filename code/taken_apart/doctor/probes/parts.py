@@ -13,7 +13,7 @@ from ..evidence.side_effects import gradients, parameters_replaced
 from ..evidence.tensor_flow import Step, memory
 from ..exam import Exam
 from ..finding import Finding
-from .kit import Findings, found, probe, size
+from .kit import Findings, dims, found, probe
 
 # --- what belongs to the module ------------------------------------------------------
 
@@ -53,7 +53,7 @@ def foreign_parameters(exam: Exam) -> Findings:
                     "registration / sharing",
                     "fault",
                     title="A parameter runs that is not one of this module's",
-                    evidence=f"{size(tensor)} is used, but missing in parameters()",
+                    evidence=f"{dims(tensor)} is used, but missing in parameters()",
                     fix="create it in __init__ as an attribute, and use that attribute",
                     at=step.row,
                 )
@@ -96,7 +96,7 @@ def plain_tensors(exam: Exam) -> Findings:
                     "fault" if trained else "warning",
                     title=f"{place} is a plain tensor attribute",
                     evidence=(
-                        f"{size(tensor)} is used, but .to() and state_dict() miss it"
+                        f"{dims(tensor)} is used, but .to() and state_dict() miss it"
                     ),
                     fix=(
                         "self.register_buffer(...), or an nn.Parameter if it is trained"
@@ -172,17 +172,21 @@ def unused_parameters(exam: Exam) -> Findings:
     if whole:
         kind = "registration / sharing"
         title = f"{whole} is registered and never runs: something else runs instead"
-    evidence = f"no gradient reaches {', '.join(names[:4])}"
-    evidence += ", ..." if len(names) > 4 else ""
     sibling = twice_called_sibling(exam, part)
-    evidence += f"; {sibling} runs twice" if sibling else ""
     yield found(
         kind,
         "fault" if sibling else "warning",
         title=title,
-        evidence=evidence,
+        evidence=unreached(names, sibling),
         fix="use it in forward, or remove it",
     )
+
+
+def unreached(names: list[str], sibling: str) -> str:
+    """List parameters without a gradient, and the module that runs in their place."""
+    more = ", ..." if len(names) > 4 else ""
+    instead = f"; {sibling} runs twice" if sibling else ""
+    return f"no gradient reaches {', '.join(names[:4])}{more}{instead}"
 
 
 def cut_gradient(exam: Exam, names: list[str]) -> Finding | None:
@@ -268,7 +272,7 @@ def discarded_results(exam: Exam) -> Findings:
             kind,
             "fault",
             title=f"The result of {step.op} is thrown away",
-            evidence=f"{size(step.outputs[0])} is computed, and nothing uses it",
+            evidence=f"{dims(step.outputs[0])} is computed, and nothing uses it",
             fix="assign it: x = ...",
             at=step.row,
         )

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..evidence.attentions import Attention
 from ..evidence.position_tables import (
     PositionTable,
     depends_on_tokens,
@@ -22,7 +23,7 @@ from ..evidence.token_changes import token_pairing
 from ..exam import Exam
 from ..finding import Severity
 from ..numbers import differ
-from .kit import Findings, Wording, found, probe, size
+from .kit import Findings, Wording, dims, found, probe
 
 
 @probe("run", "numbers", "sequence")
@@ -33,37 +34,38 @@ def positions(exam: Exam) -> Findings:
         varies = table.axes_that_vary()
         if placed and not varies:
             continue  # a kind of token, a bias: something else tells positions apart
-        row, kind = table.step.row, "positional encoding"
-        severity: Severity = "fault"
-        if table.is_zero:
-            severity = "note" if table.learnt else "fault"  # it may learn to be another
-            problem = Wording(
-                title="The table of positions is zero",
-                evidence="all that is added is 0",
-                fix="fill it",
-            )
-        elif not varies:
-            problem = Wording(
-                title="Every token gets the same position",
-                evidence=(
-                    f"what is added, {size(table.added)}, does not vary over tokens"
-                ),
-                fix="look up arange(T)",
-            )
-        elif table.is_of_stream and table.token_axis not in (None, *varies):
-            problem = Wording(
-                title="Positions vary along the batch, not the tokens",
-                evidence=(
-                    f"{size(table.added)} is added to {size(table.step.outputs[0])}"
-                ),
-                fix="slice and broadcast along the axis of tokens",
-            )
-        elif problem := rounded_positions(table):
+        kind, problem = "positional encoding", equal_positions(table)
+        if problem is None and (problem := rounded_positions(table)):
             kind = "nan / precision"
-        else:
-            problem = misshapen_waves(table)
-        if problem:
-            yield found(kind, severity, **problem, at=row)
+        if problem := problem or misshapen_waves(table):
+            # A table of zeros may learn to be another.
+            learns = table.is_zero and table.learnt
+            severity: Severity = "note" if learns else "fault"
+            yield found(kind, severity, **problem, at=table.step.row)
+
+
+def equal_positions(table: PositionTable) -> Wording | None:
+    """Say why all tokens of a sample get the same, where they do."""
+    varies = table.axes_that_vary()
+    if table.is_zero:
+        return Wording(
+            title="The table of positions is zero",
+            evidence="all that is added is 0",
+            fix="fill it",
+        )
+    if not varies:
+        return Wording(
+            title="Every token gets the same position",
+            evidence=f"what is added, {dims(table.added)}, does not vary over tokens",
+            fix="look up arange(T)",
+        )
+    if table.is_of_stream and table.token_axis not in (None, *varies):
+        return Wording(
+            title="Positions vary along the batch, not the tokens",
+            evidence=f"{dims(table.added)} is added to {dims(table.step.outputs[0])}",
+            fix="slice and broadcast along the axis of tokens",
+        )
+    return None
 
 
 def rounded_positions(table: PositionTable) -> Wording | None:
@@ -96,7 +98,7 @@ def unused_table(exam: Exam) -> Findings:
         title=(
             "A table of positions is held, and the order of tokens makes no difference"
         ),
-        evidence=f"no step reads {size(tensor)}; shuffled tokens give shuffled outputs",
+        evidence=f"no step reads {dims(tensor)}; shuffled tokens give shuffled outputs",
         fix="x + table[: x.shape[1]], and return the sum",
     )
 
@@ -127,61 +129,53 @@ def positions_of_padding(exam: Exam) -> Findings:
 @probe("run", "numbers", "sequence")
 def positions_and_words(exam: Exam) -> Findings:
     """Are positions as large as what they are added to, and fixed if they are waves?"""
-    kind = "positional encoding"
     for table in position_tables(exam):
-        words = table.step.value.float() - table.added.float()
-        ratio = (table.added.float().std() / words.std()).item()
-        if 10 < ratio < math.inf:
-            yield found(
-                kind,
-                "warning",
-                title="Positions drown the tokens",
-                evidence=(
-                    f"what is added is {ratio:.3g} times as large as the embeddings"
-                ),
-                fix="multiply the embeddings by sqrt(d_model), or start them larger",
-                at=table.step.row,
-            )
-        if ratio < 0.2 and not table.is_zero and not table.learnt:
-            yield found(
-                kind,
-                "warning",
-                title="Tokens drown their positions",
-                evidence=(
-                    f"the embeddings are {1 / ratio:.3g} times as large as positions"
-                ),
-                fix=(
-                    "start embeddings with std d_model**-0.5, or leave out "
-                    "sqrt(d_model)"
-                ),
-                at=table.step.row,
-            )
-        if table.rows is None or not table.learnt:
-            continue
-        if table.rows[0].unique().tolist() == [0, 1]:  # sines and cosines of 0
-            yield found(
-                kind,
-                "warning",
-                title="A table of sines and cosines is trained",
-                evidence=f"{size(table.rows)} is a parameter, and starts as waves",
-                fix="register_buffer",
-                at=table.step.row,
-            )
+        for problem in (drowned(table), trained_waves(table)):
+            if problem:
+                kind, row = "positional encoding", table.step.row
+                yield found(kind, "warning", **problem, at=row)
+
+
+def drowned(table: PositionTable) -> Wording | None:
+    """Compare what is added with what it is added to."""
+    words = table.step.value.float() - table.added.float()
+    ratio = (table.added.float().std() / words.std()).item()
+    if 10 < ratio < math.inf:
+        return Wording(
+            title="Positions drown the tokens",
+            evidence=f"what is added is {ratio:.3g} times as large as the embeddings",
+            fix="multiply the embeddings by sqrt(d_model), or start them larger",
+        )
+    if ratio < 0.2 and not table.is_zero and not table.learnt:
+        return Wording(
+            title="Tokens drown their positions",
+            evidence=f"the embeddings are {1 / ratio:.3g} times as large as positions",
+            fix="start embeddings with std d_model**-0.5, or leave out sqrt(d_model)",
+        )
+    return None
+
+
+def trained_waves(table: PositionTable) -> Wording | None:
+    """Say whether a parameter starts as sines and cosines: those of 0 come first."""
+    if table.rows is None or not table.learnt:
+        return None
+    if table.rows[0].unique().tolist() != [0, 1]:
+        return None
+    return Wording(
+        title="A table of sines and cosines is trained",
+        evidence=f"{dims(table.rows)} is a parameter, and starts as waves",
+        fix="register_buffer",
+    )
 
 
 @probe("run", "numbers", "sequence", "attentions", costly=True)
 def rotations(exam: Exam) -> Findings:
     """Do rotated queries and keys see only the distance between tokens?"""
-    attention = with_equal_tokens(exam)
-    if attention is None or not rows_differ(attention.query):
+    attention = rotated_attention(exam)
+    if attention is None:
         return
-    if attention.query.shape[-2] != attention.key.shape[-2]:
-        return
-    products = attention.query.float() @ attention.key.float().transpose(-2, -1)
-    # Equal distances, one place further on: the diagonals of the scores are constant.
-    shifted = differ(products[..., 1:, 1:], products[..., :-1, :-1], 1e-3)
     kind, row = "positional encoding", (attention.product or attention.step).row
-    if shifted.any():
+    if depends_on_place(attention.query, attention.key):
         yield found(
             kind,
             "fault",
@@ -203,6 +197,22 @@ def rotations(exam: Exam) -> Findings:
         )
 
 
+def rotated_attention(exam: Exam) -> Attention | None:
+    """Return the attention of a token to itself whose queries differ by their place."""
+    attention = with_equal_tokens(exam)
+    if attention is None or not rows_differ(attention.query):
+        return None
+    same_length = attention.query.shape[-2] == attention.key.shape[-2]
+    return attention if same_length else None
+
+
+def depends_on_place(query: Tensor, key: Tensor) -> bool:
+    """Say whether scores at equal distances differ one place further on."""
+    products = query.float() @ key.float().transpose(-2, -1)
+    shifted = differ(products[..., 1:, 1:], products[..., :-1, :-1], 1e-3)
+    return bool(shifted.any())
+
+
 @probe("run", "numbers", "sequence", "attentions", costly=True)
 def rotated_axis(exam: Exam) -> Findings:
     """Do rotations turn with the tokens, and not with the heads?"""
@@ -217,7 +227,7 @@ def rotated_axis(exam: Exam) -> Findings:
             title="Queries are rotated along another axis than that of the tokens",
             evidence=(
                 "with all tokens equal, rotated queries are equal too; "
-                f"the angles vary over an axis of {size(step.outputs[0])}"
+                f"the angles vary over an axis of {dims(step.outputs[0])}"
             ),
             fix="rotate (B, H, T, K), or give the angles an axis for heads",
             at=step.row,
@@ -260,6 +270,8 @@ def positions_of_ids(exam: Exam) -> Findings:
 
 # --- waves ---------------------------------------------------------------------------
 
+RIGHT_WAVES = "position * exp(arange(0, d, 2) * (-log(10000) / d))"
+
 
 def misshapen_waves(table: PositionTable) -> Wording | None:
     """Check a fixed table as sines and cosines."""
@@ -282,7 +294,6 @@ def wrong_frequencies(rows: Tensor) -> Wording | None:
     steps = rows[1, sines].clamp(-1, 1).asin()
     # sin(2w) of row 2 is another number where the arcsine of row 1 was not w.
     aliased = (rows[2, sines] - (2 * steps).sin()).abs() > 1e-3
-    fix = "position * exp(arange(0, d, 2) * (-log(10000) / d))"
     if aliased.float().mean() > 0.3:
         return Wording(
             title="Frequencies rise instead of falling",
@@ -290,15 +301,21 @@ def wrong_frequencies(rows: Tensor) -> Wording | None:
                 f"{int(aliased.sum())} of {len(sines)} sines turn more than a quarter "
                 "per position"
             ),
-            fix=fix,
+            fix=RIGHT_WAVES,
         )
     if not ones:
         return Wording(
             title="The table has sines only",
             evidence=f"row 0 is 0 in all {width} columns",
-            fix=fix,
+            fix=RIGHT_WAVES,
         )
-    base = (steps[0] / steps[-1]).item() ** (len(sines) / (len(sines) - 1))
+    return wrong_rate(rows, steps)
+
+
+def wrong_rate(rows: Tensor, steps: Tensor) -> Wording | None:
+    """Compare the base of the frequencies, the steps of the sines, with 10000."""
+    width, n_sines = rows.shape[1], len(steps)
+    base = (steps[0] / steps[-1]).item() ** (n_sines / (n_sines - 1))
     if not 1e3 <= base <= 2e6 and (steps > 0).all():
         constant = int((rows.std(0) < 1e-2).sum())
         return Wording(
@@ -307,7 +324,7 @@ def wrong_frequencies(rows: Tensor) -> Wording | None:
                 f"from {steps[0]:.2g} to {steps[-1]:.2g} per position, as of base "
                 f"{base:.2g}, not 10000; {constant} of {width} columns hardly change"
             ),
-            fix=fix,
+            fix=RIGHT_WAVES,
         )
     return None
 

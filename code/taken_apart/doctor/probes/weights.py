@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from ..evidence.attentions import Attention, scores
 from ..evidence.side_effects import filled_attributes
 from ..exam import Exam
+from ..finding import Finding
 from ..numbers import equal
-from .kit import Findings, Wording, found, probe, size
+from .kit import Findings, Wording, dims, found, probe
 
 
 @probe("run", "numbers", "attentions", "output")
@@ -81,20 +82,20 @@ def asked_for_weights(exam: Exam) -> str:
 
 
 def holds_none(result: Any) -> bool:
-    if parts_of(result):
-        return any(map(holds_none, parts_of(result)))
+    if members(result):
+        return any(map(holds_none, members(result)))
     return result is None
 
 
 def holds_only_none(result: Any) -> bool:
     """Say whether a list or tuple within a result consists of None alone."""
-    parts = parts_of(result)
-    if isinstance(result, (tuple, list)) and parts and not any(map(parts_of, parts)):
+    parts = members(result)
+    if isinstance(result, (tuple, list)) and parts and not any(map(members, parts)):
         return all(part is None for part in parts)
     return any(map(holds_only_none, parts))
 
 
-def parts_of(result: Any) -> list:
+def members(result: Any) -> list:
     if dataclasses.is_dataclass(result):
         result = vars(result)
     if isinstance(result, dict):
@@ -131,7 +132,7 @@ def misread_weights(exam: Exam, attention: Attention, out: Tensor) -> Wording | 
     if weights.dim() == 4 and weights.shape[1] > 1 and equal(out, weights.mean(1)):
         return Wording(
             title=f"The returned weights are means over {weights.shape[1]} heads",
-            evidence=f"{size(out)} equals the mean of {size(weights)} over its heads",
+            evidence=f"{dims(out)} equals the mean of {dims(weights)} over its heads",
             fix="average_attn_weights=False gives one map a head",
         )
     if entered is not None and equal(out, entered) and not equal(out, weights):
@@ -139,7 +140,7 @@ def misread_weights(exam: Exam, attention: Attention, out: Tensor) -> Wording | 
         return Wording(
             title="Scores are returned as if they were weights",
             evidence=(
-                f"rows of {size(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
+                f"rows of {dims(out)} sum to {sums.min():.2f} ... {sums.max():.2f}"
             ),
             fix="return what leaves the softmax",
         )
@@ -155,12 +156,11 @@ def misread_weights(exam: Exam, attention: Attention, out: Tensor) -> Wording | 
 @probe("run", "root", "numbers", "attentions")
 def caught_weights(exam: Exam) -> Findings:
     """Do attributes that should hold weights hold those of this call?"""
-    kind = "attention weights"
     for name, values in filled_attributes(exam):
         tensors = [v for v in values if isinstance(v, Tensor)]
         if values and all(value is None for value in values):
             yield found(
-                kind,
+                "attention weights",
                 "fault",
                 title=f"{name} is filled with None: no weights were asked for",
                 evidence=f"{len(values)} times None after a call",
@@ -170,22 +170,31 @@ def caught_weights(exam: Exam) -> Findings:
                 ),
             )
             return
-        for tensor, attention in itertools.product(tensors, exam.attentions):
-            problem = misread_weights(exam, attention, tensor)
-            if problem:
-                title = problem["title"]
-                problem["title"] = f"{name}: {title[0].lower()}{title[1:]}"
-                yield found(kind, "warning", **problem, at=attention.row)
-                return
-            if is_stale(exam, tensor):
-                yield found(
-                    kind,
-                    "fault",
-                    title=f"{name} holds the weights of an earlier call",
-                    evidence=f"{size(tensor)} are weights, but not those of this input",
-                    fix="return the weights instead of keeping them",
-                )
-                return
+        pairs = itertools.product(tensors, exam.attentions)
+        problems = (wrongly_kept(exam, name, *pair) for pair in pairs)
+        if problem := next(filter(None, problems), None):
+            yield problem
+            return
+
+
+def wrongly_kept(
+    exam: Exam, name: str, tensor: Tensor, attention: Attention
+) -> Finding | None:
+    """Say whether an attribute's tensor is something else of an attention, or stale."""
+    kind, problem = "attention weights", misread_weights(exam, attention, tensor)
+    if problem:
+        title = problem["title"]
+        problem["title"] = f"{name}: {title[0].lower()}{title[1:]}"
+        return found(kind, "warning", **problem, at=attention.row)
+    if is_stale(exam, tensor):
+        return found(
+            kind,
+            "fault",
+            title=f"{name} holds the weights of an earlier call",
+            evidence=f"{dims(tensor)} are weights, but not those of this input",
+            fix="return the weights instead of keeping them",
+        )
+    return None
 
 
 def is_stale(exam: Exam, tensor: Tensor) -> bool:
