@@ -2,7 +2,8 @@
 
 Of every chapter it is read off the code: what an exercise or a hint calls is there, and
 the helpers that it names read no name of the page that a later cell binds again. Of
-some exercises the promise itself is run, after the last cell: `PROMISES`.
+some exercises the promise itself is run, after the last of the cells that bind what it
+needs: `PROMISES`. `make notebooks` runs all cells.
 """
 
 import ast
@@ -51,12 +52,40 @@ PROMISES = {
 }
 
 
+def cells_for(source, others):
+    """Return, in order, the cells that a statement needs after all of them have run.
+
+    They bind what it names, or what one of them names: also where they do so again.
+    """
+    wanted, before, needed = names_in(source), None, []
+    while before != wanted:
+        before = wanted
+        needed = [cell for cell in others if bound(ast.parse(cell.source)) & wanted]
+        wanted = wanted.union(*(names_in(cell.source) for cell in needed))
+    return needed
+
+
+def names_in(source):
+    """Return the names that a cell reads."""
+    names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+
+
+def test_a_cell_that_binds_a_name_again_is_needed_too():
+    sources = ["x = 1", "y = 2", "def f():\n    return x", "print(y)", "x = 3"]
+    others = [nbformat.v4.new_code_cell(source) for source in sources]
+    needed = [cell.source for cell in cells_for("assert f() == 3", others)]
+    assert needed == [sources[0], sources[2], sources[4]]
+
+
 @pytest.mark.parametrize("page", PROMISES)
 def test_the_named_helpers_work_at_the_end_of_the_page(page):
     notebook = nbformat.read(ROOT / f"chapters/{page}.ipynb", as_version=4)
     lines = PROMISES[page].strip("\n").splitlines()
     source = "\n".join(line.removeprefix(" " * 8) for line in lines)
-    notebook.cells.append(nbformat.v4.new_code_cell(source))
+    setup, *others = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    promise = nbformat.v4.new_code_cell(source)
+    notebook.cells = [setup, *cells_for(source, others), promise]
     options = {"timeout": 300, "kernel_name": "python3"}
     NotebookClient(notebook, **options, resources={}).execute(cwd=ROOT / "chapters")
 
