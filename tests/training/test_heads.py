@@ -15,14 +15,14 @@ def test_each_kind_names_the_place_it_says():
     ids, padding = heads.held_out()
     words = {kind: ids.gather(1, heads.place_of(kind)) for kind in heads.KINDS}
     named = {kind: {lab.WORDS[i] for i in each} for kind, each in words.items()}
-    assert named["she/he"] == set(lab.KINDS["pronouns"])
-    assert named["verb"] == set(lab.KINDS["verbs"])
-    assert named["thing"] == set(lab.KINDS["things"])
-    assert named["reason"] == set(lab.KINDS["reasons"])
+    assert named["she/he"] == set(lab.WORDS_OF_KIND["pronouns"])
+    assert named["verb"] == set(lab.WORDS_OF_KIND["verbs"])
+    assert named["thing"] == set(lab.WORDS_OF_KIND["things"])
+    assert named["reason"] == set(lab.WORDS_OF_KIND["reasons"])
     assert named["because"] == {"because"}
     assert named["was"] == {"was", "were"}
-    assert named["who"] <= {*lab.KINDS["names"], *lab.KINDS["who"]}
-    assert named["the/her"] == {"the", *lab.KINDS["owners"]}
+    assert named["who"] <= {*lab.WORDS_OF_KIND["names"], *lab.WORDS_OF_KIND["who"]}
+    assert named["the/her"] == {"the", *lab.WORDS_OF_KIND["owners"]}
     assert len(ids) == len(padding) == 193
 
 

@@ -135,7 +135,7 @@ UNPACK = Exercise(
 )
 
 
-def sentences(n_words, n_sentences, seed):
+def random_sentences(n_words, n_sentences, seed):
     """Return words drawn from n_words, and their places, as one-hot: (B, n, 2n)."""
     own = torch.Generator().manual_seed(seed)
     ids = torch.randint(n_words, (n_sentences, n_words), generator=own)
@@ -177,9 +177,9 @@ BEFORE_AND_AFTER = Exercise(
     call="before_and_after(x)",
     reference=before_and_after,
     cases=lambda: {
-        "five words": (sentences(5, 3, seed=0),),
-        "three words": (sentences(3, 2, seed=1),),
-        "seven words": (sentences(7, 1, seed=2),),
+        "five words": (random_sentences(5, 3, seed=0),),
+        "three words": (random_sentences(3, 2, seed=1),),
+        "seven words": (random_sentences(7, 1, seed=2),),
     },
     mutants={
         "Head 0 brings the word after, head 1 the word before: a shift turned round.": (

@@ -25,7 +25,7 @@ from train import Reader, train
 STORED = Path(__file__).with_name("toy_language.json")
 ENCODER = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 2, "max_length": 10}
 BLANK = "___"
-KINDS = {
+WORDS_OF_KIND = {
     "blank": [BLANK],
     "names": ["anna", "tom", "emma", "paul", "mary", "john"],
     "who": ["girl", "boy", "queen", "king", "girls", "boys", "dogs", "dog", "cat"],
@@ -48,14 +48,14 @@ KINDS = {
     "reasons": ["hungry", "bored", "cold", "late", "sad", "happy"],
     "others": ["the", "old", "little", "because", "was", "were"],
 }
-WORDS = [word for words in KINDS.values() for word in words]
+WORDS = [word for words in WORDS_OF_KIND.values() for word in words]
 ACTORS = {  # by pronoun: those with a name, and those with an article
     "she": (["anna", "emma", "mary"], ["girl", "queen"]),
     "he": (["tom", "paul", "john"], ["boy", "king"]),
     "they": ([], ["girls", "boys", "dogs"]),
     "it": ([], ["dog", "cat"]),
 }
-OWNER = dict(zip(KINDS["pronouns"], KINDS["owners"], strict=True))
+OWNER = dict(zip(WORDS_OF_KIND["pronouns"], WORDS_OF_KIND["owners"], strict=True))
 THINGS = {
     "ate": ["apple", "bread", "soup"],
     "read": ["book", "letter"],
@@ -64,7 +64,7 @@ THINGS = {
     "lost": ["key", "ball"],
     "found": ["key", "ball"],
 }
-REASON = dict(zip(KINDS["verbs"], KINDS["reasons"], strict=True))
+REASON = dict(zip(WORDS_OF_KIND["verbs"], WORDS_OF_KIND["reasons"], strict=True))
 
 
 @cache
@@ -165,7 +165,7 @@ def store(model: Reader, path: Path = STORED) -> None:
     """Write the sizes, the words and the parameters, rounded to three decimals."""
     state = {**model.encoder.state_dict(), "head.bias": model.head.bias.data}
     parameters = {name: round_all(value.tolist()) for name, value in state.items()}
-    content = {**ENCODER, "kinds": KINDS, "parameters": parameters}
+    content = {**ENCODER, "kinds": WORDS_OF_KIND, "parameters": parameters}
     path.write_text(json.dumps(content, separators=(",", ":")) + "\n")
 
 
