@@ -82,20 +82,20 @@ def asked_for_weights(exam: Exam) -> str:
 
 
 def holds_none(result: Any) -> bool:
-    if members(result):
-        return any(map(holds_none, members(result)))
+    if items_in(result):
+        return any(map(holds_none, items_in(result)))
     return result is None
 
 
 def holds_only_none(result: Any) -> bool:
     """Say whether a list or tuple within a result consists of None alone."""
-    parts = members(result)
-    if isinstance(result, (tuple, list)) and parts and not any(map(members, parts)):
+    parts = items_in(result)
+    if isinstance(result, (tuple, list)) and parts and not any(map(items_in, parts)):
         return all(part is None for part in parts)
     return any(map(holds_only_none, parts))
 
 
-def members(result: Any) -> list:
+def items_in(result: Any) -> list:
     if dataclasses.is_dataclass(result):
         result = vars(result)
     if isinstance(result, dict):
