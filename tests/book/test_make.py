@@ -2,7 +2,9 @@
 
 import os
 import re
+import subprocess
 
+import nbformat
 import pytest
 import yaml
 from common import ROOT, make
@@ -84,3 +86,33 @@ def test_what_is_portable_is_all_that_computes():
     listed = re.search(r"addprefix tests/,(.*)\)", MAKEFILE)[1].split()
     rooms = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
     assert rooms - set(listed) == {"book", "course", "package", "views"}
+
+
+PROBE = (
+    """
+import sys
+sys.path.append({code!r})
+import socket
+socket.create_connection(("192.0.2.1", 80), timeout=9)
+""",
+    """
+from book.claims import claim
+claim("A134", "It costs much", "refuted", {"ratio": 1.05}, 0.4 < (r := 1.05) < 3)
+""",
+)
+
+
+def test_kernels_of_the_strict_run_have_no_network_and_doubt_every_claim(tmp_path):
+    """They start beside their notebook, where a relative path leads nowhere."""
+    tell = ["make", "-s", "--eval", "tell: ; $(info $(NBVAL))", "tell", "VENV=.venv"]
+    told = subprocess.run(tell, cwd=ROOT, capture_output=True, text=True).stdout
+    command = told.strip().splitlines()[0]
+    sources = PROBE[0].format(code=str(ROOT / "code")), PROBE[1]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    probe = tmp_path / "probe.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), probe)
+    result = subprocess.run(
+        f"{command} {probe}", shell=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert "a notebook runs without the network" in result.stdout
+    assert "A134 would be refuted whatever was measured" in result.stdout
