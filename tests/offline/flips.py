@@ -11,8 +11,10 @@ A threshold so wide that none of these crosses it decides nothing.
 
 import ast
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from functools import wraps
+from io import StringIO
 
 from executing import Source
 
@@ -138,12 +140,16 @@ def is_red(tree, move, names):
 
 
 def survivors(check, names):
-    """Return the comparisons of which no turned form, or no moved one, is red."""
-    return [
-        text
-        for text, forms in mutants(check)
-        if not any(is_red(tree, move, names) for tree, move in forms)
-    ]
+    """Return the comparisons of which no turned form, or no moved one, is red.
+
+    What the mutants print or warn of is not the cell's.
+    """
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        return [
+            text
+            for text, forms in mutants(check)
+            if not any(is_red(tree, move, names) for tree, move in forms)
+        ]
 
 
 def check_of(call):

@@ -22,7 +22,8 @@ def one_thread():
 
 
 def test_every_setting_was_recorded_once():
-    assert set(STORED["parts"]) == set(product(records.CHANGES, records.PART_SEEDS))
+    assert set(STORED["parts"]) == set(product(records.PARTS, records.PART_SEEDS))
+    assert set(STORED["zeros"]) == set(product(records.ZEROS, records.PART_SEEDS))
     settings = product(records.STACKS, records.DEPTHS, records.RATES, records.WARMUPS)
     assert set(STORED["stacks"]) == set(settings)
     counts = {len(losses) for losses, _ in STORED["parts"].values()}

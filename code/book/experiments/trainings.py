@@ -220,23 +220,25 @@ def thinned(losses: list[float], steps: int, every: int) -> list[float | None]:
 
 
 def load(path: Path = RECORDS) -> dict[str, dict]:
-    """Return the records: `parts` by (part, seed), `stacks` by their four settings.
+    """Return the records: `parts` and `zeros` by (part, seed), `stacks` by settings.
 
-    Each of `parts` is (losses, accuracy), each of `stacks` its losses; a loss that was
-    no number any more is nan.
+    Each of the first two is (losses, accuracy), each of `stacks`, which has four
+    settings, its losses; a loss that was no number any more is nan.
     """
     stored = json.loads(path.read_text())
-    parts = {
+    runs = {
         (run["part"], run["seed"]): (run["losses"], run["accuracy"])
         for run in stored["parts"]
     }
+    zeros = {key: run for key, run in runs.items() if key[0] in ZEROS}
+    parts = {key: run for key, run in runs.items() if key not in zeros}
     stacks = {
         (run["kind"], run["layers"], run["rate"], run["warmup"]): [
             math.nan if loss is None else loss for loss in run["losses"]
         ]
         for run in stored["stacks"]
     }
-    return {"parts": parts, "stacks": stacks}
+    return {"parts": parts, "zeros": zeros, "stacks": stacks}
 
 
 def store(parts: list[dict], stacks: list[dict], path: Path = RECORDS) -> None:
