@@ -1,7 +1,7 @@
 """What keeps the recorded echo honest: more seeds, and stacks that cannot cheat.
 
-`python code/book record-controls` runs the trainings, in a quarter of an hour on two
-quiet cores, and writes `controls.json`. A stack learns the echo, or the task
+`python code/book record-controls` runs the trainings, in half an hour on two quiet
+cores, and writes `controls.json`. A stack learns the echo, or the task
 `previous`: say the token before, which needs attention. A frozen stack keeps its layers
 as they were drawn; only the embedding and what reads the output learn.
 """
@@ -60,10 +60,17 @@ def echo(*settings, **changes):
 SETTINGS = [
     *(partial(Run, *pair) for pair in product(trainings.STACKS, (2, 6))),
     *(partial(Run, kind, 24) for kind in ("Post-LN", "Pre-LN", "no norm")),
-    *(partial(Run, kind, 6, frozen=True) for kind in ("Post-LN", "Pre-LN")),
+    *(partial(Run, kind, 6, start="torch's") for kind in trainings.STACKS),
     *(
-        partial(Run, kind, layers, task="echo", frozen=True)
-        for kind, layers in product(("Post-LN", "Pre-LN"), (6, 24))
+        partial(Run, kind, 24, start="torch's")
+        for kind in ("Post-LN", "Pre-LN", "no norm")
+    ),
+    *(partial(Run, kind, 6, frozen=True) for kind in trainings.STACKS),
+    *(partial(Run, kind, 6, task="echo") for kind in trainings.STACKS),
+    *(partial(Run, kind, 6, task="echo", frozen=True) for kind in trainings.STACKS),
+    *(
+        partial(Run, kind, 24, task="echo", frozen=True)
+        for kind in ("Post-LN", "Pre-LN")
     ),
     *(echo(kind, 12, 1e-3, 0) for kind in ("Post-LN", "Pre-LN")),
     *(echo(kind, 12, 3e-3, 0) for kind in ("Post-LN", "Pre-LN", "no norm")),
