@@ -1,0 +1,66 @@
+"""The vital signs of a stack: what they measure, on stacks whose signs are known."""
+
+import math
+
+import pytest
+import torch
+from book.experiments.signs import difference, stream, untrained, vital_signs
+from book.experiments.trainings import NoResidual
+from encoder import EncoderLayer
+from torch import nn
+
+
+def stack(layer, depth=7, **options):
+    torch.manual_seed(0)
+    return nn.ModuleList(
+        layer(22, 2, 26, 0.0, **options) for _ in range(depth)
+    ).double()
+
+
+def test_fresh_layers_start_as_the_book_or_as_torch_does_and_the_same_each_time():
+    loud, soft, again = (
+        untrained(EncoderLayer, start, seed=3, depth=2)
+        for start in ("Xavier", "torch's", "torch's")
+    )
+    weights = [layers[1].attention.query.weight for layers in (loud, soft, again)]
+    assert torch.equal(*weights[1:])
+    assert weights[0].dtype == torch.float64
+    # Uniform up to a bound: Xavier's is sqrt(6 / 2D), nn.Linear's 1 / sqrt(D).
+    assert weights[0].abs().max() == pytest.approx(math.sqrt(6 / 128), rel=0.01)
+    assert weights[1].abs().max() == pytest.approx(1 / 8, rel=0.01)
+
+
+def test_difference_is_nothing_for_equal_tokens_and_one_at_right_angles():
+    equal = torch.randn(3, 1, 7).expand(3, 5, 7)
+    assert difference(equal) == pytest.approx(0, abs=1e-6)
+    assert difference(torch.eye(5).expand(3, 5, 5)) == pytest.approx(1)
+    opposite = torch.tensor([[[1.0, 0], [-1, 0]]])
+    assert difference(opposite) == pytest.approx(2)
+
+
+def test_the_stream_is_what_each_layer_passes_on_whether_alone_or_in_a_pair():
+    layers, x = stack(EncoderLayer), torch.randn(2, 5, 22, dtype=torch.float64)
+    passed = stream(layers, x)
+    assert torch.equal(passed[3], layers[2](passed[2])[0])
+    alone = stream([lambda x: 2 * x, lambda x: x + 1], x)
+    assert torch.equal(alone[-1], 2 * x + 1)
+
+
+def test_a_stack_that_does_nothing_keeps_its_signs():
+    layers = stack(EncoderLayer, norm_first=True)
+    for layer in layers:
+        nn.init.zeros_(layer.attention.output.weight)
+        nn.init.zeros_(layer.feed_forward.down.weight)
+    signs = vital_signs(layers)
+    assert all(map(math.isnan, signs["query share"]))  # a silent part has no gradient
+    assert signs["gradient"] == pytest.approx([1] * 8)
+    assert signs["size"] == pytest.approx([signs["size"][0]] * 8)
+    assert signs["difference"] == pytest.approx([signs["difference"][0]] * 8)
+
+
+def test_without_residual_the_queries_starve_and_the_stream_does_not():
+    signs = vital_signs(stack(NoResidual))
+    assert [len(signs[name]) for name in signs] == [8, 8, 7, 8]
+    assert signs["query share"][-1] < 1e-12 < 0.05 < signs["query share"][0]
+    assert 0.05 < signs["gradient"][0] < 20
+    assert signs["difference"][-1] < 1e-12
