@@ -478,6 +478,18 @@ RIGHT = {
     "feed_forward": [feed_by_tokens, feed_as_convolution, feed_by_mask],
     "rings": [turned(0, 120, 240), turned(20, 150, 265), turned(270, 30, 150)],
     "layer_norm": [norm_with_moments, norm_by_loops, norm_as_module],
+    "start_at_zero": [
+        lambda names: {"attention.output.weight", "feed_forward.down.weight"},
+        lambda names: {
+            n for n in names if n.startswith(("attention.output", "feed_forward.down"))
+        },
+        lambda names: {"attention.value.weight", "feed_forward.down.weight"},
+    ],
+    "branch_factor": [
+        lambda n_layers: 1 / math.sqrt(2 * n_layers),
+        lambda n_layers: math.exp(-math.log(2 * n_layers) / 2),
+        lambda n_layers: torch.tensor(2.0 * n_layers, dtype=torch.float64).rsqrt(),
+    ],
     "encoder_layer": [layer_in_steps, layer_inside_out, layer_in_one_line],
     "places": [places_by_loops, places_by_product, places_by_triangle],
     "packed_means": [packed_one_by_one, packed_by_scatter, packed_by_bias],

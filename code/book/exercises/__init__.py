@@ -30,6 +30,8 @@ EXERCISES: dict[str, Exercise] = {
         ch04.FEED_FORWARD,
         ch04.RINGS,
         ch05.LAYER_NORM,
+        ch05.START_AT_ZERO,
+        ch05.BRANCH_FACTOR,
         ch05.ENCODER_LAYER,
         ch06.PLACES,
         ch06.CONVERT,

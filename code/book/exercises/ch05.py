@@ -1,9 +1,11 @@
-"""Exercises of chapter 5: the norm, and where it stands."""
+"""Exercises of chapter 5: the norm, how a layer begins, and where the norm stands."""
 
 import math
-from functools import partial
+from functools import cache, partial
 
 import torch
+from encoder import EncoderLayer
+from torch import nn
 from torch.nn import functional
 
 from .exercise import Exercise, numbers
@@ -66,6 +68,91 @@ LAYER_NORM = Exercise(
         "You took one mean for all tokens of a sentence.": partial(norm, dim=(1, 2)),
         "You divided, and forgot that the mean goes off first.": (
             lambda x, eps: x / (spread(x) ** 2 + eps).sqrt()
+        ),
+    },
+)
+
+
+ADDS = "attention.output.weight", "feed_forward.down.weight"  # the last map of a part
+GAINS = "norm1.weight", "norm2.weight"
+
+
+@cache
+def names_of_layer():
+    return [name for name, _ in EncoderLayer(6, 2, 10).named_parameters()]
+
+
+def begins_as_nothing(zeros):
+    """Say of the weights that begin at zero: is the layer the identity, who can learn?
+
+    Returns whether only known names are given, whether the layer returns its input, and
+    whether a gradient reaches any weight of attention and of the feed-forward network.
+    """
+    if not set(zeros) <= set(names_of_layer()):
+        return (False,)
+    torch.manual_seed(0)
+    layer = EncoderLayer(6, 2, 10, 0.0, norm_first=True).double()
+    for name in zeros:
+        nn.init.zeros_(layer.get_parameter(name))
+    x, push = numbers(2, 2, 5, 6, dtype=torch.float64)
+    out, _ = layer(x)
+    (out * push).sum().backward()
+    parts = layer.attention, layer.feed_forward
+    weights = [[p for p in part.parameters() if p.dim() == 2] for part in parts]
+    return True, torch.equal(out, x), *(any(p.grad.any() for p in w) for w in weights)
+
+
+START_AT_ZERO = Exercise(
+    name="start_at_zero",
+    call="start_at_zero(names)",
+    reference=lambda names: set(ADDS),
+    cases=lambda: {"the names of a Pre-LN layer": (names_of_layer(),)},
+    judged=begins_as_nothing,
+    mutants={
+        "With both gains at zero the feed-forward network never learns: it is given "
+        "zeros, where ReLU has no slope.": lambda names: set(GAINS),
+        "The feed-forward network still speaks.": lambda names: {ADDS[0]},
+        "Attention still speaks.": lambda names: {ADDS[1]},
+        "At zero, the first map of the feed-forward network hands on zeros, where ReLU "
+        "has no slope: it never learns.": (
+            lambda names: {ADDS[0], "feed_forward.up.weight"}
+        ),
+        "Two maps of attention in a row at zero: neither gets a gradient.": (
+            lambda names: {*ADDS, "attention.value.weight"}
+        ),
+        "Both maps of the feed-forward network at zero: neither gets a gradient.": (
+            lambda names: {*ADDS, "feed_forward.up.weight"}
+        ),
+        "Without queries and keys attention still speaks: it takes the mean.": (
+            lambda names: {"attention.query.weight", "attention.key.weight", ADDS[1]}
+        ),
+        "The biases begin at zero already; the weights are what speaks.": (
+            lambda names: {name for name in names if name.endswith("bias")}
+        ),
+        "With everything at zero nothing can learn.": set,
+        "A layer without any zero changes its input.": lambda names: set(),
+    },
+)
+
+
+BRANCH_FACTOR = Exercise(
+    name="branch_factor",
+    call="branch_factor(n_layers)",
+    reference=lambda n_layers: (2 * n_layers) ** -0.5,
+    cases=lambda: {f"{n} layers": (n,) for n in (7, 24, 97)},
+    judged=lambda factor: round(float(factor), 9),
+    mutants={
+        "You counted one addition a layer; there are two.": lambda n: n**-0.5,
+        "Variances add, not sizes: this is too quiet.": lambda n: 1 / (2 * n),
+        "Variances add, not sizes, and a layer adds twice.": lambda n: 1 / n,
+        "Louder with depth: you need one over this.": lambda n: (2 * n) ** 0.5,
+        "The root of two layers' additions, whatever the depth.": lambda n: 2**-0.5,
+        "Your factor fits 24 layers only.": lambda n: 48**-0.5,
+        "A factor of one changes nothing.": lambda n: 1.0,
+        "A factor of zero: no part is heard at all.": lambda n: 0.0,
+        "The fourth root leaves the stream growing.": lambda n: (2 * n) ** -0.25,
+        "Six additions a layer are too many: a layer has two.": lambda n: (
+            (6 * n) ** -0.5
         ),
     },
 )
