@@ -24,8 +24,12 @@ CHAPTERS = sorted(path.stem for path in ROOT.glob("chapters/[0-9]*.ipynb"))
 # Statements that follow the hints of the exercises, by page.
 PROMISES = {
     "05_layer_norm": """
-        assert input_gradient(lambda out: (out * push).sum()) > 1
-        assert NoNorm(64, 4, 256, 0.0)(torch.randn(1, 3, 64))[0].shape == (1, 3, 64)
+        assert signs.vital_signs(stack("residual only"))["size"][-1] > 1000
+        KINDS["scaled"] = lambda part, norm, x: x + part(x) / 48**0.5
+        assert signs.vital_signs(stack("scaled"))["size"][-1] < 3
+        names = [n for n, _ in EncoderLayer(64, 4, 256).named_parameters()]
+        assert "attention.output.weight" in names
+        assert lab.guesses(lab.load(), blank)[5][0][0] == "she"
     """,
     "06_masks": """
         ids = torch.tensor([[lab.WORDS.index(word) for word in sentence]])

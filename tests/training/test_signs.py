@@ -22,7 +22,9 @@ def test_fresh_layers_start_as_the_book_or_as_torch_does_and_the_same_each_time(
         untrained(EncoderLayer, start, seed=3, depth=2)
         for start in ("Xavier", "torch's", "torch's")
     )
-    weights = [layers[1].attention.query.weight for layers in (loud, soft, again)]
+    weights = [
+        layers[1].attention.query.weight.detach() for layers in (loud, soft, again)
+    ]
     assert torch.equal(*weights[1:])
     assert weights[0].dtype == torch.float64
     # Uniform up to a bound: Xavier's is sqrt(6 / 2D), nn.Linear's 1 / sqrt(D).
