@@ -15,6 +15,10 @@ COMMANDS = {
         "train the fourth article's encoder again",
     ),
     "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
+    "record-widths": (
+        "book.experiments.widths",
+        "train the EncoderLab's encoder with other widths",
+    ),
     "train-toy": ("book.models.toy_language", "train the encoder of the EncoderLab"),
 }
 

@@ -125,37 +125,54 @@ def draw_batch(
     return Batch(ids.masked_fill(blank, 0), hidden, blank, ids[blank])
 
 
-def build() -> Reader:
-    """Return the untrained model: the encoder, and its embedding as output layer."""
-    return Reader(TransformerEncoder(len(WORDS), dropout=0.0, **ENCODER))
+def build(**changes: int) -> Reader:
+    """Return the untrained model: the encoder, and its embedding as output layer.
+
+    `changes` are settings of the encoder that differ from those of `ENCODER`.
+    """
+    settings = ENCODER | changes
+    return Reader(TransformerEncoder(len(WORDS), dropout=0.0, **settings))
 
 
 def fit(steps: int = 10_000, seed: int = 0) -> Reader:
     """Train the model on the training side, the same at every run of one machine."""
     torch.manual_seed(seed)
+    model = build()
+    teach(model, steps, seed)
+    return model.eval()
+
+
+def teach(model: Reader, steps: int, seed: int, **options) -> list[float]:
+    """Train a model on the training side; return each step's loss, as `train` does."""
     generator = torch.Generator().manual_seed(seed)
     ids, padding = encode(split_sentences()[0])
-    model = build()
-    train(model, lambda: draw_batch(ids, padding, generator), steps)
-    return model.eval()
+    return train(model, lambda: draw_batch(ids, padding, generator), steps, **options)
+
+
+def questions(texts: Iterable[str]) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """Blank each word of each sentence alone: what a model is given, and what is right.
+
+    Given are ids, padding and the place of the blank, each (N, T). Right, (N, V) bool,
+    is every word that makes a sentence of the language again.
+    """
+    given, right, language = [], [], frozenset(sentences())
+    for words in map(str.split, texts):
+        ids, padding = encode([" ".join(words)] * len(words))
+        places = torch.eye(*ids.shape, dtype=torch.bool)
+        given.append((ids.masked_fill(places, 0), padding, places))
+        for place in range(len(words)):
+            filled = ([*words[:place], word, *words[place + 1 :]] for word in WORDS)
+            right.append([" ".join(one) in language for one in filled])
+    ids, padding, places = map(torch.cat, zip(*given, strict=True))
+    return (ids, padding, places), torch.tensor(right)
 
 
 @torch.no_grad()
 def share_right(model: Reader, texts: Iterable[str]) -> float:
-    """Blank each word of each sentence alone: how often is the best guess a right one?
-
-    Right is every word that makes a sentence of the language again.
-    """
-    right, language = [], frozenset(sentences())
-    for words in map(str.split, texts):
-        count = len(words)
-        ids, padding = encode([" ".join(words)] * count)
-        places = torch.eye(count, ids.shape[1], dtype=torch.bool)
-        best = model(ids.masked_fill(places, 0), padding, places).argmax(dim=1)
-        for place, guess in enumerate(best):
-            filled = words[:place] + [WORDS[guess]] + words[place + 1 :]
-            right.append(" ".join(filled) in language)
-    return sum(right) / len(right)
+    """Blank each word of each sentence alone: return the share of right guesses."""
+    given, right = questions(texts)
+    best = model(*given).argmax(dim=1, keepdim=True)
+    return right.gather(1, best).float().mean().item()
 
 
 # --- The stored weights --------------------------------------------------------------
