@@ -11,6 +11,7 @@ import torch
 from book.exercises import EXERCISES, check, kill_table
 from book.exercises.verdict import attempt, same_outcome
 from common import CHAPTERS, NUMBERED, ROOT
+from encoder import EncoderLayer, FeedForward
 from notebooks import code_cells, prose
 from torch import nn
 from torch.nn import functional
@@ -369,6 +370,44 @@ def separate_by_list(stack):
     return len(seen)
 
 
+def share_of_a_layer(d_model, d_ff):
+    layer = EncoderLayer(d_model, 1, d_ff)
+    part, whole = (
+        sum(p.numel() for p in module.parameters())
+        for module in (layer.feed_forward, layer)
+    )
+    return part / whole
+
+
+def memory_as_module(x):
+    part = FeedForward(d_model=8, d_ff=3)
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.zero_()
+        part.up.bias -= 1
+        for unit, (who, does, what) in enumerate([(0, 3, 5), (1, 4, 6), (2, 4, 7)]):
+            part.up.weight[unit, [who, does]] = 1
+            part.down.weight[what, unit] = 1
+    return part(x)
+
+
+def memory_by_lines(x):
+    made = torch.zeros_like(x)
+    for who, does, what in [(0, 3, 5), (1, 4, 6), (2, 4, 7)]:
+        made[..., what] = (x[..., who] + x[..., does] - 1).clamp(min=0)
+    return made
+
+
+def memory_in_halves(x):
+    """Ask half as loud, and write twice as much."""
+    asks, writes = torch.zeros(3, 8), torch.zeros(8, 3)
+    asks[[0, 1, 2], [0, 1, 2]] = asks[[0, 1, 2], [3, 4, 4]] = 0.5
+    writes[[5, 6, 7], [0, 1, 2]] = 2
+    return functional.linear(
+        functional.linear(x, asks, -torch.ones(3) / 2).relu(), writes
+    )
+
+
 def turned(*degrees):
     angle = torch.tensor(degrees) * math.pi / 180
     return lambda: torch.stack((torch.cos(angle), torch.sin(angle)))
@@ -477,6 +516,12 @@ RIGHT = {
     ],
     "feed_forward": [feed_by_tokens, feed_as_convolution, feed_by_mask],
     "rings": [turned(0, 120, 240), turned(20, 150, 265), turned(270, 30, 150)],
+    "share": [
+        share_of_a_layer,
+        lambda D, F: (2 * D * F + F + D) / (4 * D * D + 2 * D * F + 9 * D + F),
+        lambda D, F: 1 - (4 * D + 8) / (4 * D + 9 + F * (2 + 1 / D)),
+    ],
+    "memory": [memory_as_module, memory_by_lines, memory_in_halves],
     "layer_norm": [norm_with_moments, norm_by_loops, norm_as_module],
     "start_at_zero": [
         lambda names: {"attention.output.weight", "feed_forward.down.weight"},

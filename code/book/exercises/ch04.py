@@ -1,4 +1,4 @@
-"""Exercises of chapter 4: the part itself; what a bend separates."""
+"""Exercises of chapter 4: its share of a layer; the part; what a bend can do."""
 
 import math
 from functools import partial
@@ -120,6 +120,132 @@ RINGS = Exercise(
         "Your arrows have no length.": partial(arrows, 0, 0, 0, lengths=(0, 0, 0)),
         "Your arrows are the rows; they are wanted as columns, (2, 3).": (
             lambda: arrows(90, 210, 330).mT
+        ),
+    },
+)
+
+
+def share(D, F, maps=4, widths=2, norms=4, biases=1):
+    """Return the part's share of a layer, with a handle for each thing to count."""
+    feed_forward = widths * D * F + biases * (F + D)
+    attention = maps * (D * D + biases * D)
+    return feed_forward / (feed_forward + attention + norms * D)
+
+
+SHARE = Exercise(
+    name="share",
+    call="share(d_model, d_ff)",
+    reference=share,
+    judged=lambda made: round(float(made), 9),
+    cases=lambda: {
+        "the widths of the first page's encoder": (16, 32),
+        "the widths of the paper": (512, 2048),
+        "an unusual pair of widths": (7, 13),
+    },
+    mutants={
+        "You left out biases and norms: a good estimate, not a count.": (
+            partial(share, norms=0, biases=0)
+        ),
+        "You left out the biases.": partial(share, biases=0),
+        "You left out the norms.": partial(share, norms=0),
+        "You counted one norm; a layer has two.": partial(share, norms=2),
+        "You counted three maps in attention: the output map is the fourth.": (
+            partial(share, maps=3)
+        ),
+        "You counted one matrix in the feed-forward network; it goes up and down.": (
+            partial(share, widths=1)
+        ),
+        "You took F to be four times D.": lambda D, F: share(D, 4 * D),
+        "You exchanged D and F.": lambda D, F: share(F, D),
+        "That is the share of all the rest; the feed-forward network's is asked.": (
+            lambda D, F: 1 - share(D, F)
+        ),
+        "You divided by the rest of the layer, not by the whole layer.": (
+            lambda D, F: share(D, F) / (1 - share(D, F))
+        ),
+        "That is a percentage; a share lies between 0 and 1.": (
+            lambda D, F: 100 * share(D, F)
+        ),
+    },
+)
+
+# Three facts, each two features that are asked for together and one that is answered.
+FEATURES = ("cat", "dog", "bird", "drinks", "eats", "milk", "bone", "seed")
+FACTS = ("cat drinks milk", "dog eats bone", "bird eats seed")
+
+
+def token(*features):
+    """Return a vector (8,) with ones for these features."""
+    return torch.tensor([float(name in features) for name in FEATURES])
+
+
+ASKS = torch.stack([token(*fact.split()[:2]) for fact in FACTS])  # (F, D)
+WRITES = torch.stack([token(fact.split()[2]) for fact in FACTS], dim=1)  # (D, F)
+WHO, DOES = ASKS * token("cat", "dog", "bird"), ASKS * token("drinks", "eats")
+
+
+def remember(x, asks=ASKS, bias=-1.0, writes=WRITES, bend=torch.relu):
+    """Let a unit a fact ask for both features, and write the third."""
+    return bend(x @ asks.T + bias) @ writes.T
+
+
+def memory_cases():
+    subjects, verbs = FEATURES[:3], FEATURES[3:5]
+    known = [fact.split()[:2] for fact in FACTS]
+    others = [[a, b] for a in subjects for b in verbs if [a, b] not in known]
+    return {
+        name: (torch.stack([token(*features) for features in rows]),)
+        for name, rows in {
+            "the three facts": known,
+            "pairs of which there is no fact": others,
+            "half a fact": [[name] for name in FEATURES[:5]],
+            "a token without features": [[]],
+        }.items()
+    }
+
+
+MEMORY = Exercise(
+    name="memory",
+    call="memory(x)",
+    reference=remember,
+    cases=memory_cases,
+    mutants={
+        "Without a bias half a fact is enough to wake a unit.": (
+            partial(remember, bias=0.0)
+        ),
+        "A bias of -2 keeps every unit asleep, even where both features are there.": (
+            partial(remember, bias=-2.0)
+        ),
+        "With a bias of -1/2 half a fact gets half an answer.": (
+            partial(remember, bias=-0.5)
+        ),
+        "You left out the bend: what is missing counts against the answer.": (
+            partial(remember, bend=lambda h: h)
+        ),
+        "You took the absolute value; ReLU gives zero below zero.": (
+            partial(remember, bend=torch.abs)
+        ),
+        "You bent with GELU, which is not zero below zero.": (
+            partial(remember, bend=functional.gelu)
+        ),
+        "Your units ask for the subject alone.": partial(remember, asks=WHO, bias=0.0),
+        "Your units ask for the verb alone.": partial(remember, asks=DOES, bias=0.0),
+        "One unit asks for all three facts, and cannot tell which it met.": (
+            partial(
+                remember, asks=ASKS.sum(0, keepdim=True), writes=WRITES.sum(1)[:, None]
+            )
+        ),
+        "Each unit writes the answer of the next fact.": (
+            partial(remember, writes=WRITES.roll(1, dims=1))
+        ),
+        "Your units write the whole fact; only the answer is wanted.": (
+            partial(remember, writes=WRITES + ASKS.T)
+        ),
+        "You put a softmax in place of ReLU.": (
+            partial(remember, bend=lambda h: h.softmax(dim=-1))
+        ),
+        "You added the input; the residual is the layer's business.": (
+            lambda x: x + remember(x)
         ),
     },
 )
