@@ -7,7 +7,8 @@ import anywidget
 import numpy as np
 import pytest
 import torch
-from book.views import InitDial, ScaleDial, WordOrder
+from book.views import InitDial, ScaleDial, WidthDial, WordOrder
+from book.views.width_dial import normals
 from common import violations
 from encoder import sinusoidal_positions
 from views.shared import each_look
@@ -16,6 +17,7 @@ WORDS = ["the", "dog", "saw", "the", "cat"]
 WIDTHS = [16, 64, 512]
 QUERY = np.array([[0.0, 0, 2, 0], [2, 1, 0, 0], [1, 0, 1, 0]])
 KEY = np.array([[2.0, 0, 0, 1], [0, 0, 2, 0], [0, 2, 0, 1]])
+VALUE = np.array([[10.0, 0], [5, 5], [0, 10]])
 COLUMNS = ["animal", "drink", "action", "thing"]
 
 
@@ -38,10 +40,11 @@ def word_order(**options):
 
 
 def scale_dial(**options):
+    options = {"value": VALUE, "value_columns": ["living", "wet"], **options}
     return ScaleDial(QUERY, KEY, ["cat", "drinks", "milk"], COLUMNS, **options)
 
 
-VIEWS = [init_dial, word_order, scale_dial]
+VIEWS = [init_dial, word_order, scale_dial, WidthDial]
 
 
 # --- Python --------------------------------------------------------------------------
@@ -51,6 +54,7 @@ def test_the_views_say_what_they_hold_and_stay_small():
     assert repr(init_dial()) == "InitDial(2 initialisations, D = 16 to 512)"
     assert repr(word_order()) == "WordOrder(the dog saw the cat)"
     assert repr(scale_dial(cell=(1, 0))) == "ScaleDial(drinks asks cat, divided by 2)"
+    assert repr(WidthDial(64, "√K")) == "WidthDial(K = 64, divided by √K)"
     for make in VIEWS:
         html = make().html()
         assert html == make().html()
@@ -98,6 +102,39 @@ def test_the_still_scale_shows_torchs_weights():
             assert f">{weight:.2f}</td>" in still
 
 
+def test_the_still_scale_names_evenness_and_slope_of_each_row():
+    still = scale_dial(cell=(1, 0)).still()
+    scores = torch.tensor(QUERY[1] @ KEY.T) / 2
+    weights = scores.softmax(dim=-1)
+    even = torch.special.entr(weights).sum() / math.log(3)
+    steep = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), scores).norm()
+    row = re.search(r"divided by 2</th>(.*?)</tr>", still)[1]
+    cells = [float(cell) for cell in re.findall(r">([\d.]+)</td>", row)]
+    np.testing.assert_allclose(cells[3:], [even, steep], atol=0.005)
+    assert re.findall(r'col">(evenness|slope)<', still) == ["evenness", "slope"]
+
+
+def test_random_scores_spread_like_the_root_of_the_width():
+    dial = WidthDial(n_queries=400)
+    for width, scores in zip(dial.state["widths"], dial.scores(), strict=True):
+        assert scores.var() / width == pytest.approx(1, abs=0.1)
+    drawn = normals(7, 20_000)
+    assert drawn.mean() == pytest.approx(0, abs=0.03)
+    assert drawn.var() == pytest.approx(1, abs=0.03)
+    neighbours = np.corrcoef(drawn[1:], drawn[:-1])[0, 1]
+    assert abs(neighbours) < 0.03
+
+
+def test_the_still_width_tells_what_each_divisor_leaves():
+    still = WidthDial().still()
+    rows = dict(re.findall(r'row">K = (\d+)</th>(.*?)</tr>', still))
+    wide = [float(cell) for cell in re.findall(r">([\d.]+)</td>", rows["256"])]
+    narrow = [float(cell) for cell in re.findall(r">([\d.]+)</td>", rows["4"])]
+    assert wide[0] < 0.2 < narrow[0]
+    assert wide[1] == pytest.approx(narrow[1], abs=0.03)
+    assert wide[2] > 0.98 > narrow[2]
+
+
 REFUSED = {
     "width": (lambda: init_dial(d_model=32), r"one of \[16, 64, 512\], got 32"),
     "init": (lambda: init_dial(init=2), "init must lie in -2..1, got 2"),
@@ -122,6 +159,12 @@ REFUSED = {
         r"key must be \(T, K\) = \(3, 4\), got \(2, 4\)",
     ),
     "divisor": (lambda: scale_dial(divisor=0), "lie in 0.25..32, got 0"),
+    "value": (
+        lambda: scale_dial(value=np.ones((3, 4))),
+        r"value must be \(T, 2\) = \(3, 2\), got \(3, 4\)",
+    ),
+    "random width": (lambda: WidthDial(5), r"one of \[4, 8, .*, 256\], got 5"),
+    "rule": (lambda: WidthDial(rule="D"), r"one of \['1', '√K', 'K'\], got 'D'"),
     "cell": (lambda: scale_dial(cell=(0, 3)), "cell must lie in -3..2, got 3"),
 }
 
@@ -202,7 +245,7 @@ def test_weights_evenness_and_slope_agree_with_torch(js, divisor):
     generator = torch.Generator().manual_seed(7)
     query, keys = torch.randn(2, 5, 8, generator=generator, dtype=torch.float64)
     data = {"query": query[0].tolist(), "keys": keys.tolist(), "divisor": divisor}
-    weights, even, slope, terms, dot = js("scale_dial.js", body, data)
+    weights, even, slope, terms, dot = js("scale_math.js", body, data)
     scores = keys @ query[0] / divisor
     wanted = scores.softmax(dim=-1)
     np.testing.assert_allclose(weights, wanted, rtol=1e-9)
@@ -216,7 +259,29 @@ def test_weights_evenness_and_slope_agree_with_torch(js, divisor):
 
 def test_a_huge_score_is_no_nan(js):
     body = "return module.softmax([4000, 0, 2000])"
-    assert js("scale_dial.js", body) == [1, 0, 0]
+    assert js("scale_math.js", body) == [1, 0, 0]
+
+
+def test_the_output_is_the_values_shared_out(js):
+    weights = [0.5, 0.25, 0.25]
+    body = "return module.mixed(...data)"
+    np.testing.assert_allclose(
+        js("scale_math.js", body, [weights, VALUE.tolist()]), weights @ VALUE
+    )
+
+
+def test_the_page_draws_the_same_random_numbers_as_python(js):
+    dial = WidthDial(widths=(4, 8, 31), n_queries=3, seed=5)
+    body = """return [module.drawScores(data), module.measured([[1, 0], [9, 0]], 2),
+      [0, 1, 2].map((i) => module.normal(5, i))]"""
+    scores, found, first = js("width_math.js", body, dial.state)
+    np.testing.assert_allclose(scores, dial.scores(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(first, normals(5, 3), rtol=1e-12)
+    rows = torch.tensor([[1.0, 0], [9, 0]], dtype=torch.float64)
+    even = torch.special.entr((rows / 2).softmax(-1)).sum(-1) / math.log(2)
+    assert found["evenness"] == pytest.approx(even.mean().item())
+    assert found["spread"] == pytest.approx(rows.pow(2).mean().sqrt().item())
+    assert found["closed"] == 0  # 4.5 apart: 0.989
 
 
 # --- In the page ---------------------------------------------------------------------
@@ -381,6 +446,58 @@ def test_the_divisor_changes_map_row_and_measures(show):
     assert root.get_attribute("aria-pressed") == "true"
 
 
+def test_the_output_moves_between_the_values(show):
+    page = show(scale_dial(cell=(1, 0)))
+    output, spots = page.locator(".scale-output"), page.locator(".scale-plane g circle")
+    said = page.locator(".scale-output-pane p")
+
+    def place(node):
+        return np.array([float(node.get_attribute(name)) for name in ("cx", "cy")])
+
+    cat, middle = place(spots.nth(0)), place(spots.nth(1))
+    assert said.inner_text() == "living 7.103, wet 2.897"
+    page.get_by_label("divisor", exact=True).focus()
+    page.keyboard.press("Home")
+    assert said.inner_text() == "living 9.997, wet 0.003"
+    np.testing.assert_allclose(place(output), cat, atol=0.2)
+    page.keyboard.press("End")
+    assert said.inner_text() == "living 5.107, wet 4.893"
+    np.testing.assert_allclose(place(output), middle, atol=4)
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.ariaLabel") == "divisor"
+
+
+def test_without_values_there_is_no_output(show):
+    page = show(scale_dial(value=None))
+    assert page.locator(".scale-output-pane").count() == 0
+    assert page.locator(".scale-row").count() == 1
+
+
+def test_the_width_dial_shows_that_only_the_root_keeps_a_row_as_it_is(show):
+    page = show(WidthDial())
+    slider = page.get_by_label("width K", exact=True)
+
+    def evenness(rule, key):
+        page.get_by_role("button", name=f"divide by {rule}", exact=True).click()
+        slider.press(key)
+        return measure(page, "evenness")
+
+    narrow, wide = evenness("1", "Home"), evenness("1", "End")
+    assert wide < 0.15 < 0.6 < narrow
+    assert "scores spread by 15.6, divided by 1.0: 15.57" in told_spread(page)
+    assert abs(evenness("√K", "Home") - evenness("√K", "End")) < 0.02
+    assert "divided by 16.0: 0.97" in told_spread(page)
+    assert evenness("K", "End") > 0.99
+    first = page.locator(".width-key").first.inner_text()
+    page.get_by_role("button", name="another query").press("Enter")
+    assert page.locator(".width-key").first.inner_text() != first
+    assert "query 2" in page.locator(".scale-row strong").first.inner_text()
+
+
+def told_spread(page):
+    return page.locator(".width-spread").inner_text()
+
+
 @each_look
 def test_the_views_are_accessible_and_fit(show, theme, width):
     page = show(*(make() for make in VIEWS), theme=theme, width=width)
@@ -394,7 +511,7 @@ def test_the_views_leave_nothing_behind_and_print_their_stills(show):
     page = show(*(make() for make in VIEWS))
     page.emulate_media(media="print")
     stills = page.locator(".eta-still").all()
-    assert [still.is_visible() for still in stills] == [True] * 3
+    assert [still.is_visible() for still in stills] == [True] * 4
     ends = "root => (root.unmount(), root.childElementCount)"
     roots = page.locator(".eta-root")
-    assert [roots.nth(i).evaluate(ends) for i in range(3)] == [0] * 3
+    assert [roots.nth(i).evaluate(ends) for i in range(4)] == [0] * 4

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr_
     from .scale_dial import ScaleDial
     from .spot_the_bug import SpotTheBug
     from .symptoms import Symptoms
+    from .width_dial import WidthDial
     from .word_order import WordOrder
 
 JS = Path(__file__).parent / "js"  # a folder a view
@@ -36,6 +37,7 @@ __all__ = [
     "ScaleDial",
     "SpotTheBug",
     "Symptoms",
+    "WidthDial",
     "WordOrder",
 ]
 MODULES = {
@@ -51,6 +53,7 @@ MODULES = {
     "ScaleDial": "scale_dial",
     "SpotTheBug": "spot_the_bug",
     "Symptoms": "symptoms",
+    "WidthDial": "width_dial",
     "WordOrder": "word_order",
 }
 

@@ -1,6 +1,5 @@
 // One row of attention at any divisor, and any cell of the map spelled out.
 import { MOVES } from "../../../../taken_apart/views/js/shared/arrows.js";
-import { entropy } from "../../../../taken_apart/views/js/attention_map/attention_math.js";
 import {
   button,
   frame,
@@ -9,40 +8,13 @@ import {
   onChange,
   put,
 } from "../../../../taken_apart/views/js/shared/dom.js";
+import { s } from "../../../../taken_apart/views/js/shared/svg.js";
+import { dot, evenness, mixed, slope, terms, weightsOf } from "./scale_math.js";
 
 const SMALL = -2;
 const LARGE = 5; // the divisor runs from 2^-2 to 2^5
-
-export function terms(query, key) {
-  return query.map((value, i) => value * key[i]);
-}
-
-export function dot(query, key) {
-  return terms(query, key).reduce((sum, term) => sum + term, 0);
-}
-
-export function softmax(scores) {
-  const most = Math.max(...scores);
-  const grown = scores.map((score) => Math.exp(score - most));
-  const sum = grown.reduce((a, b) => a + b, 0);
-  return grown.map((each) => each / sum);
-}
-
-// The weights that one query gives to the keys.
-export function weightsOf(query, keys, divisor) {
-  return softmax(keys.map((key) => dot(query, key) / divisor));
-}
-
-// Entropy over its maximum: 1 where all weigh the same, 0 where one has everything.
-export function evenness(weights) {
-  return weights.length > 1 ? entropy(weights) / Math.log2(weights.length) : 0;
-}
-
-// The Frobenius norm of diag(w) - w w^T, the derivative of softmax.
-export function slope(weights) {
-  const power = (n) => weights.reduce((sum, w) => sum + w ** n, 0);
-  return Math.sqrt(Math.max(0, power(2) - 2 * power(3) + power(2) ** 2));
-}
+const SIDE = 240; // of the drawing of the values
+const EDGE = 44; // around its outermost values
 
 const two = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2));
 
@@ -159,6 +131,58 @@ function rowPane(scene) {
   return { node, draw };
 }
 
+// The values as points of a plane, and the output, which moves among them.
+function outputPane(scene) {
+  const { model, tokens, value, names } = scene;
+  const spread = [0, 1].map((axis) => {
+    const all = value.map((point) => point[axis]);
+    return [Math.min(...all), Math.max(...all)];
+  });
+  const place = (x, [low, high]) => EDGE + ((x - low) / (high - low || 1)) * (SIDE - 2 * EDGE);
+  const onPaper = ([x, y]) => [place(x, spread[0]), SIDE - place(y, spread[1])];
+  const spots = value.map(onPaper);
+  const threads = spots.map(() => s("path", { class: "scale-thread" }));
+  const drawn = spots.map(([x, y], k) =>
+    s(
+      "g",
+      {},
+      s("circle", { cx: x, cy: y, r: 5 }),
+      s("text", { class: "scale-name", x: x + 8, y: y - 8 }, tokens[k]),
+    ),
+  );
+  const output = s("circle", { class: "scale-output", r: 8 });
+  const title = h("strong");
+  const said = h("p", { class: "eta-num", "aria-live": "polite" });
+  const look = { class: "scale-plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img" };
+  const label = "the values as points; lines as thick as their weights lead to the output";
+  const drawing = s("svg", { ...look, "aria-label": label });
+  drawing.append(
+    s("text", { x: SIDE / 2, y: SIDE - 4 }, names[0]),
+    s("text", { x: 12, y: SIDE / 2, transform: `rotate(-90 12 ${SIDE / 2})` }, names[1]),
+    s("path", { class: "scale-axes", d: `M22 8V${SIDE - 22}H${SIDE - 8}` }),
+    ...threads,
+    ...drawn,
+    output,
+  );
+  function draw() {
+    const q = model.get("cell")[0];
+    const weights = scene.weights(q);
+    const made = mixed(weights, value);
+    const [x, y] = onPaper(made);
+    output.setAttribute("cx", x);
+    output.setAttribute("cy", y);
+    threads.forEach((thread, k) => {
+      thread.setAttribute("d", `M${spots[k].join(" ")}L${x} ${y}`);
+      thread.setAttribute("stroke-width", 14 * weights[k]);
+    });
+    title.textContent = `the output of “${tokens[q]}”`;
+    said.textContent = made.map((each, i) => `${names[i]} ${each.toFixed(3)}`).join(", ");
+  }
+  const node = h("section", { class: "scale-output-pane", "aria-label": "the output" });
+  node.append(title, drawing, said);
+  return { node, draw };
+}
+
 function reader(model) {
   const tokens = model.get("tokens");
   const query = model.get("query");
@@ -169,6 +193,8 @@ function reader(model) {
     query,
     key,
     columns: model.get("columns"),
+    value: model.get("value"),
+    names: model.get("value_columns"),
     score: (q, k) => dot(query[q], key[k]),
     weights: (q) => weightsOf(query[q], key, model.get("divisor")),
     choose: (q, k) => put(model, { cell: [q, k] }),
@@ -204,6 +230,7 @@ function render({ model, el }) {
     return { divisor, node };
   });
   const parts = [mapPane(scene), cellPane(scene), rowPane(scene)];
+  if (scene.value) parts.push(outputPane(scene));
   const draw = () => {
     const divisor = model.get("divisor");
     if (Math.abs(2 ** slider.value - divisor) > 0.02 * divisor) slider.value = Math.log2(divisor);
