@@ -91,6 +91,21 @@ def test_a_known_mistake_is_named_among_others():
     assert "more than one mistake. On a plain batch: You normalised over the q" in text
 
 
+def test_another_wrong_design_is_told_which_mistake_it_is_like():
+    def forward(places):
+        eye = torch.eye(places.shape[1])
+        fit = torch.linalg.lstsq(places[:-1], places[1:], driver="gelsd").solution
+        return 300 * fit, eye
+
+    assert (
+        "finds its right neighbour: it steps" in check("left_neighbour", forward).text
+    )
+    odd = check("left_neighbour", lambda places: torch.ones(2, *[places.shape[1]] * 2))
+    assert not odd
+    zeros = check("left_neighbour", lambda places: [torch.zeros(16, 8)] * 2)
+    assert "of result 0, you returned shape (16, 8), wanted (16, 16)" in zeros.text
+
+
 def test_a_number_that_may_be_chance_is_not_named():
     text = check("separate", lambda stack: 2).text
     assert text.endswith("but on one layer six times, the result is another.")
@@ -155,6 +170,24 @@ def is_map_by_loops(weights):
 def is_map_as_tensor(weights):
     ones = torch.isclose(weights.sum(dim=-1), torch.tensor(1.0), atol=1e-5)
     return (weights >= 0).all() & ones.all()
+
+
+def neighbour_by_least_squares(places):
+    fit = torch.linalg.lstsq(places[1:], places[:-1], driver="gelsd").solution
+    return 200 * fit, torch.eye(places.shape[1])
+
+
+def neighbour_by_steps_of_keys(places):
+    fit = torch.linalg.lstsq(places[:-1], places[1:], driver="gelsd").solution
+    return torch.eye(places.shape[1]), 200 * fit
+
+
+def neighbour_half_and_half(places):
+    """Step half a place back with the queries, and half a place ahead with the keys."""
+    angle = 0.5 * 10000 ** (-torch.arange(0, places.shape[1], 2) / places.shape[1])
+    turns = torch.stack([angle.cos(), angle.sin(), -angle.sin(), angle.cos()], dim=1)
+    half = torch.block_diag(*turns.unflatten(1, (2, 2)))
+    return 100 * half, half.mT
 
 
 def split_by_loop(x, n_heads):
@@ -497,6 +530,11 @@ RIGHT = {
         is_map_by_loops,
         is_map_as_tensor,
         lambda w: min(w.min().item(), -abs(w.sum(-1) - 1).max().item() + 1e-4) >= 0,
+    ],
+    "left_neighbour": [
+        neighbour_by_least_squares,
+        neighbour_by_steps_of_keys,
+        neighbour_half_and_half,
     ],
     "split_heads": [
         split_by_loop,

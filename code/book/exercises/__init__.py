@@ -23,6 +23,7 @@ EXERCISES: dict[str, Exercise] = {
         ch01.POSITIONS,
         ch02.ATTENTION,
         ch02.IS_MAP,
+        ch02.LEFT_NEIGHBOUR,
         ch03.SPLIT_HEADS,
         ch03.MERGE_HEADS,
         ch03.UNPACK,

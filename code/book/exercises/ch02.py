@@ -1,10 +1,10 @@
-"""Exercises of chapter 2: attention, and what a map is."""
+"""Exercises of chapter 2: attention, what a map is, and matrices that find a place."""
 
 import math
 from functools import partial
 
 import torch
-from encoder import attention
+from encoder import attention, sinusoidal_positions
 
 from .exercise import Exercise, numbers, padding
 
@@ -171,5 +171,89 @@ IS_MAP = Exercise(
         ),
         "You say True to everything.": lambda w: True,
         "You say False to everything.": lambda w: False,
+    },
+)
+
+
+N_PLACES = 10
+
+
+def walk(d_model, by=-1, speed=lambda column: 10000.0**-column):
+    """Return the matrix (D, D) that turns the row of place t into that of t + by."""
+    made = torch.zeros(d_model, d_model)
+    for i in range(0, d_model, 2):
+        angle = by * speed(i / d_model)
+        made[i, i] = made[i + 1, i + 1] = math.cos(angle)
+        made[i + 1, i] = math.sin(angle)
+        made[i, i + 1] = -math.sin(angle)
+    return made
+
+
+def neighbour(places, by=-1, strength=100.0, key_by=0, columns=None, **turn):
+    """Return W_Q and W_K that find the place at a distance, with handles for faults."""
+    d_model = places.shape[1]
+    query, key = walk(d_model, by, **turn), walk(d_model, key_by)
+    query[:, columns or d_model :] = 0.0
+    return strength * query, key
+
+
+def heard(made):
+    """Return whom each place but the first hears most (T - 1), and over 0.9 or not."""
+    query, key = (matrix.double() for matrix in made)
+    places = sinusoidal_positions(N_PLACES, len(query))
+    weights = attention(places @ query, places @ key, places)[1][1:]
+    most = weights.max(dim=-1)
+    return torch.stack((most.indices, most.values > 0.9))
+
+
+def all_hear_the_first(places):
+    query, key = torch.zeros(2, *[places.shape[1]] * 2)
+    query[-1] = 1000 * places[0]  # the last clock's cosine is about 1 everywhere
+    return query, key + torch.eye(len(key))
+
+
+LEFT_NEIGHBOUR = Exercise(
+    name="left_neighbour",
+    call="left_neighbour(places)",
+    reference=neighbour,
+    judged=heard,
+    cases=lambda: {
+        f"{N_PLACES} places of {width} columns": (
+            sinusoidal_positions(N_PLACES, width).float(),
+        )
+        for width in (16, 8, 32)
+    },
+    mutants={
+        "Each place finds itself: let it ask with the row of the place before.": (
+            partial(neighbour, by=0)
+        ),
+        "Each place finds its right neighbour: it steps forward, not back.": (
+            partial(neighbour, by=1)
+        ),
+        "Each place finds the one two steps back.": partial(neighbour, by=-2),
+        "Queries and keys both step back, so that each place finds itself.": (
+            partial(neighbour, key_by=-1)
+        ),
+        "The keys step back, not the queries: each place finds its right neighbour.": (
+            partial(neighbour, by=0, key_by=-1)
+        ),
+        "The left neighbour is largest, but under 0.9: make the scores larger.": (
+            partial(neighbour, strength=3.0)
+        ),
+        "Each place hears most the one that fits least: a sign is turned.": (
+            partial(neighbour, strength=-100.0)
+        ),
+        "You turned the first two columns alone: that clock is round in six places.": (
+            partial(neighbour, columns=2)
+        ),
+        "You turned all clocks by one angle; each has a speed of its own.": (
+            partial(neighbour, speed=lambda column: 1.0)
+        ),
+        "All places hear the first one: their queries are all the same.": (
+            all_hear_the_first
+        ),
+        "All scores are zero: every place hears every other alike.": (
+            partial(neighbour, strength=0.0)
+        ),
     },
 )

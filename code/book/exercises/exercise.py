@@ -6,11 +6,15 @@ and have prime sizes, so that no axis is mistaken for another.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def as_it_is(result: Any) -> Any:
+    return result
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Exercise:
     """What is asked, and what may go wrong.
 
     `cases()` returns the arguments of each call under a name that reads well after
-    "right on". `judged` is what counts in a result, where more than one is right.
+    "right on". `judged` is what counts in a result, where more than one is right; as a
+    tensor it also tells which mistake a wrong one is like.
     """
 
     name: str
@@ -26,7 +31,7 @@ class Exercise:
     reference: Callable
     cases: Callable[[], dict[str, tuple]]
     mutants: dict[str, Callable]
-    judged: Callable[[Any], Any] = field(default=lambda result: result)
+    judged: Callable[[Any], Any] = as_it_is
 
 
 def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
