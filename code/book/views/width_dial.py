@@ -92,7 +92,7 @@ def normals(seed: int, count: int) -> np.ndarray:
 
 def uniforms(seed: int, count: int) -> np.ndarray:
     """Return numbers from 0 to 1 by the generator "mulberry32"; uint32 wraps around."""
-    step = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x6D2B79F5)
+    step = np.arange(1, count + 1, dtype=np.uint32) * np.uint32(1831565813)
     state = step + np.uint32(seed)
     mixture = (state ^ (state >> 15)) * (state | 1)
     mixture ^= mixture + (mixture ^ (mixture >> 7)) * (mixture | 61)

@@ -4,7 +4,7 @@ import { evenness, slope, softmax } from "../scale_dial/scale_math.js";
 // Number i of the sequence of a seed, from 0 to 1: the generator "mulberry32", whose
 // state grows by the same step at every draw, so that any number can be asked for.
 export function uniform(seed, i) {
-  const state = (seed + Math.imul(i + 1, 0x6d2b79f5)) | 0;
+  const state = (seed + Math.imul(i + 1, 1831565813)) | 0;
   let mixture = Math.imul(state ^ (state >>> 15), state | 1);
   mixture ^= mixture + Math.imul(mixture ^ (mixture >>> 7), mixture | 61);
   return ((mixture ^ (mixture >>> 14)) >>> 0) / 2 ** 32;
