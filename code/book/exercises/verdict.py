@@ -116,10 +116,9 @@ def fault(exercise: Exercise, result: Any, wanted: Any) -> str:
         return said
     if same_outcome(exercise.judged(result), exercise.judged(wanted)):
         return ""
-    free = exercise.judged is not as_it_is  # of another form than the reference's
-    return (
-        "the result does not do what is asked" if free else difference(result, wanted)
-    )
+    if exercise.judged is not as_it_is:  # there is no one right result to differ from
+        return "the result does not do what is asked"
+    return discrepancy(result, wanted)
 
 
 def complaint(exercise: Exercise, raised: Raised) -> str:
@@ -143,12 +142,12 @@ def misfit(result: Any, wanted: Any) -> str:
     return ""
 
 
-def difference(result: Any, wanted: Any) -> str:
+def discrepancy(result: Any, wanted: Any) -> str:
     """Say what is wrong with a result of the right form, or ""."""
     if same_outcome(result, wanted):
         return ""
     if isinstance(wanted, tuple):
-        return first_said(difference, result, wanted)
+        return first_said(discrepancy, result, wanted)
     if isinstance(wanted, Tensor):
         if result.dtype != wanted.dtype:
             return f"you returned {result.dtype}, wanted {wanted.dtype}"
@@ -228,7 +227,8 @@ def named(
 
     def agreed(mistake: str, among: Iterable[str]) -> list[bool]:
         mutant = exercise.mutants[mistake]
-        made = {case: look(attempt(mutant, cases[case])) for case in among}
+        made = {case: attempt(mutant, cases[case]) for case in among}
+        made = {c: attempt(look, (r,)) for c, r in made.items()}
         return [same_outcome(results[case], made[case]) for case in made]
 
     found = {
