@@ -11,7 +11,7 @@ import torch
 from book.exercises import EXERCISES, check, kill_table
 from book.exercises.verdict import attempt, same_outcome
 from common import CHAPTERS, NUMBERED, ROOT
-from encoder import EncoderLayer, FeedForward
+from encoder import EncoderLayer, FeedForward, layers_from_torch
 from notebooks import code_cells, prose
 from torch import nn
 from torch.nn import functional
@@ -395,6 +395,38 @@ def same_box_by_sentence(ours, theirs):
     return (rows[0] - rows[1]).abs().max() < 1e-4
 
 
+def stack_of_torch(theirs, x, padding):
+    out = theirs(x, src_key_padding_mask=padding)
+    return out.masked_fill(padding[..., None], 0.0)
+
+
+def stack_by_functions(theirs, x, padding):
+    for layer in theirs.layers:
+        heads = layer.self_attn
+
+        def attend(x, heads=heads):
+            return heads(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+
+        def feed(x, layer=layer):
+            return layer.linear2(layer.activation(layer.linear1(x)))
+
+        if layer.norm_first:
+            x = x + attend(layer.norm1(x))
+            x = x + feed(layer.norm2(x))
+        else:
+            x = layer.norm1(x + attend(x))
+            x = layer.norm2(x + feed(x))
+    x = x if theirs.norm is None else theirs.norm(x)
+    return x * ~padding[..., None]
+
+
+def stack_from_torch(theirs, x, padding):
+    layers, norm = layers_from_torch(theirs)
+    for layer in layers:
+        x = layer(x, padding)[0]
+    return torch.where(padding[..., None], 0.0, norm(x))
+
+
 def separate_by_list(stack):
     seen = []
     for layer in stack:
@@ -584,6 +616,7 @@ RIGHT = {
         lambda D, F: sum(n * m + m for n, m in [(D, D)] * 4 + [(D, F), (F, D)]) + 4 * D,
     ],
     "same_box": [same_box_many_times, same_box_with_torch, same_box_by_sentence],
+    "run_stack": [stack_of_torch, stack_by_functions, stack_from_torch],
     "separate": [
         separate_by_list,
         lambda stack: len({next(layer.parameters()) for layer in stack}),

@@ -43,6 +43,7 @@ EXERCISES: dict[str, Exercise] = {
         ch07.PARAMETERS,
         ch07.SAME_BOX,
         ch07.SEPARATE,
+        ch07.RUN_STACK,
         ch09.LEAKS,
         ch09.ALONE,
     )

@@ -1,4 +1,4 @@
-"""Exercises of chapter 7: counting, comparing, sharing."""
+"""Exercises of chapter 7: counting, comparing, sharing, rebuilding."""
 
 from copy import deepcopy
 from functools import partial
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import torch
 from encoder import EncoderLayer
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from ..pitfalls.masks import MaskNotPassedOn
@@ -209,5 +209,150 @@ SEPARATE = Exercise(
             lambda stack: len(stack.state_dict())
         ),
         "You counted one layer whatever came.": lambda stack: 1,
+    },
+)
+
+
+def torch_stack(n_layers=3, final_norm=False, **options):
+    """Return an encoder of torch's, with weights that no start would give."""
+    given = {"dropout": 0.0, "batch_first": True} | options
+    layer = nn.TransformerEncoderLayer(15, 3, 23, **given)
+    norm = nn.LayerNorm(15) if final_norm else None
+    stack = nn.TransformerEncoder(layer, n_layers, norm, enable_nested_tensor=False)
+    for seed, parameter in enumerate(stack.parameters()):
+        parameter.data = numbers(*parameter.shape, seed=seed) / 4
+    return stack.eval().requires_grad_(False)
+
+
+def torch_stacks():
+    encoders = {
+        "three Post-LN layers": torch_stack(),
+        "two Pre-LN layers and a norm at the end": torch_stack(
+            2, final_norm=True, norm_first=True
+        ),
+        "two layers with GELU": torch_stack(2, activation=functional.gelu),
+        "norms with a large epsilon": torch_stack(2, layer_norm_eps=0.5),
+    }
+    is_pad = padding(7, 4)
+    x = numbers(*is_pad.shape, 15)
+    return {name: (stack, x, is_pad) for name, stack in encoders.items()}
+
+
+def run_stack(
+    theirs: nn.TransformerEncoder,
+    x: Tensor,
+    is_pad: Tensor,
+    *,
+    layers=list,
+    change=lambda layer: layer,
+    hide=lambda place, is_pad: is_pad,
+    last_norm=lambda theirs, x: x if theirs.norm is None else theirs.norm(x),
+    cleared=True,
+) -> Tensor:
+    """Run a stack of torch's by layers of ours, with a handle for each mistake.
+
+    `x` (B, T, D), `is_pad` (B, T). `layers` chooses among the layers, `change` alters
+    one that has become ours, `hide` gives the mask that a layer at a place gets.
+    """
+    out = x
+    for place, layer in enumerate(layers(theirs.layers)):
+        ours = change(EncoderLayer.from_torch(layer).eval())
+        out, _ = ours(out, hide(place, is_pad))
+    out = last_norm(theirs, out)
+    return out.masked_fill(is_pad[..., None], 0.0) if cleared else out
+
+
+def changed_layer(**attributes):
+    """Return a change of a layer: it sets attributes, at dotted places."""
+
+    def change(layer):
+        for place, value in attributes.items():
+            part, _, name = place.replace("__", ".").rpartition(".")
+            setattr(layer.get_submodule(part), name, value)
+        return layer
+
+    return change
+
+
+def exchanged(one, other):
+    """Return a change of a layer: two projections of its attention change places."""
+
+    def change(layer):
+        heads = layer.attention
+        first, second = getattr(heads, one), getattr(heads, other)
+        setattr(heads, one, second)
+        setattr(heads, other, first)
+        return layer
+
+    return change
+
+
+def without_biases(layer):
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias") and "norm" not in name:
+            parameter.data.zero_()
+    return layer
+
+
+def usual_epsilon(layer):
+    return changed_layer(norm1__eps=1e-5, norm2__eps=1e-5)(layer)
+
+
+def bare_norm(theirs, x):
+    return functional.layer_norm(x, x.shape[-1:])
+
+
+RUN_STACK = Exercise(
+    name="run_stack",
+    call="run_stack(theirs, x, padding)",
+    reference=run_stack,
+    cases=torch_stacks,
+    mutants={
+        "You ran the first layer and no other.": partial(
+            run_stack, layers=lambda stack: stack[:1]
+        ),
+        "You gave every layer the weights of the first.": partial(
+            run_stack, layers=lambda stack: [stack[0]] * len(stack)
+        ),
+        "You ran the layers from the last to the first.": partial(
+            run_stack, layers=lambda stack: stack[::-1]
+        ),
+        "You gave the mask to no layer.": partial(
+            run_stack, hide=lambda place, is_pad: None
+        ),
+        "You gave the mask to the first layer only.": partial(
+            run_stack, hide=lambda place, is_pad: None if place else is_pad
+        ),
+        "You turned the mask around: torch, too, means padding by True.": partial(
+            run_stack, hide=lambda place, is_pad: ~is_pad
+        ),
+        "You took every layer for Post-LN: ask its norm_first.": partial(
+            run_stack, change=changed_layer(norm_first=False)
+        ),
+        "You took every layer for Pre-LN: ask its norm_first.": partial(
+            run_stack, change=changed_layer(norm_first=True)
+        ),
+        "You took every activation for ReLU: ask the layer for its own.": partial(
+            run_stack, change=changed_layer(feed_forward__activation=functional.relu)
+        ),
+        "You left epsilon at its usual 1e-5: ask the layer's norms.": partial(
+            run_stack, change=usual_epsilon
+        ),
+        "You left out the norm at the end of the stack.": partial(
+            run_stack, last_norm=lambda theirs, x: x
+        ),
+        "You put a norm at the end of every stack: theirs.norm may be None.": partial(
+            run_stack, last_norm=bare_norm
+        ),
+        "You left out the biases.": partial(run_stack, change=without_biases),
+        "You exchanged query and key.": partial(
+            run_stack, change=exchanged("query", "key")
+        ),
+        "You exchanged key and value.": partial(
+            run_stack, change=exchanged("key", "value")
+        ),
+        "You left numbers at the padded places; zeros are wanted there.": partial(
+            run_stack, cleared=False
+        ),
     },
 )
