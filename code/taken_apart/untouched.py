@@ -67,7 +67,7 @@ class Snapshot:
         self.undo: list[Callable[[], object]] = []
         seen: set[int] = set()
         for thing in things:
-            remember(thing, self.undo, seen)
+            remember_contents(thing, self.undo, seen)
 
     def restore(self) -> None:
         for put_back in self.undo:
@@ -75,7 +75,7 @@ class Snapshot:
                 put_back()
 
 
-def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
+def remember_contents(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
     """Note how to undo whatever may happen to a value and to all that it holds."""
     if id(value) in seen or depth == 0:
         return
@@ -87,7 +87,7 @@ def remember(value: Any, undo: list, seen: set[int], depth: int = 200) -> None:
         remember_tensor(value, undo)
         return
     for content in held_values(value):
-        remember(content, undo, seen, depth - 1)
+        remember_contents(content, undo, seen, depth - 1)
     if isinstance(value, list):
         undo.append(functools.partial(value.__setitem__, slice(None), list(value)))
     elif isinstance(value, (dict, set)):
