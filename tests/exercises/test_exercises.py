@@ -549,7 +549,46 @@ def feed_by_mask(x, up, up_bias, down, down_bias):
     return (hidden * (hidden > 0)) @ down.mT + down_bias
 
 
+def culprits_from_a_dict():
+    told = {1: "softmax", 2: "mask", 3: "norm"}
+    told |= {4: "positions", 5: "value map", 6: "residual"}
+    return tuple(told.values())
+
+
+def layer_by_einsum(x, is_pad, part):
+    q, k, v = (part[n](x).unflatten(2, (4, 3)) for n in ("query", "key", "value"))
+    scores = torch.einsum("bqhk,bshk->bhqs", q, k) / math.sqrt(3)
+    shares = scores.masked_fill(is_pad[:, None, None], -math.inf).softmax(-1)
+    mixed = torch.einsum("bhqs,bshk->bqhk", shares, v).flatten(2)
+    x = part["norm1"](x + part["output"](mixed))
+    return part["norm2"](x + part["down"](part["up"](x).clamp(min=0)))
+
+
+def layer_by_heads(x, is_pad, part):
+    heads = []
+    for h in range(4):
+        q, k, v = (part[n](x).chunk(4, -1)[h] for n in ("query", "key", "value"))
+        heads.append(functional.scaled_dot_product_attention(q, k, v, ~is_pad[:, None]))
+    x = part["norm1"](x + part["output"](torch.cat(heads, dim=-1)))
+    return part["norm2"](x + part["down"](part["up"](x).relu()))
+
+
+def layer_of_views(x, is_pad, part):
+    b, t, d = x.shape
+    parts = [part[n](x) for n in ("query", "key", "value")]
+    q, k, v = (p.view(b, t, 4, 3).permute(0, 2, 1, 3) for p in parts)
+    mixed = functional.scaled_dot_product_attention(q, k, v, ~is_pad[:, None, None])
+    x = part["norm1"](x + part["output"](mixed.permute(0, 2, 1, 3).reshape(b, t, d)))
+    return part["norm2"](x + part["down"](part["up"](x).relu()))
+
+
 RIGHT = {
+    "culprits": [
+        culprits_from_a_dict,
+        lambda: ("softmax", "mask", "norm", "positions", "value" + " map", "residual"),
+        lambda: ["softmax", "mask", "norm", "positions", "value map", "residual"],
+    ],
+    "mended": [layer_by_einsum, layer_by_heads, layer_of_views],
     "leaks": [leaks_by_noise, leaks_by_sentence, leaks_by_index],
     "alone": [alone_by_list, alone_by_growth, alone_by_any],
     "positions": [

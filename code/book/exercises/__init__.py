@@ -46,6 +46,8 @@ EXERCISES: dict[str, Exercise] = {
         ch07.RUN_STACK,
         ch09.LEAKS,
         ch09.ALONE,
+        ch09.CULPRIT,
+        ch09.MENDED,
     )
 }
 

@@ -191,3 +191,142 @@ ALONE = Exercise(
         ),
     },
 )
+
+
+# What each of the six patients of the chapter suffers from, in the order of its table.
+CULPRITS = "softmax", "mask", "norm", "positions", "value map", "residual"
+
+
+def others(**changes):
+    """Return a mutant that names other parts: `case2="norm"` for case 2."""
+    named = [changes.get(f"case{i}", part) for i, part in enumerate(CULPRITS, 1)]
+    return lambda: tuple(named)
+
+
+CULPRIT = Exercise(
+    name="culprits",
+    call="culprits()",
+    reference=lambda: CULPRITS,
+    cases=lambda: {"the six cases": ()},
+    mutants={
+        "Cases 2 and 3 both leak: in which has padding a weight in a map?": (
+            others(case2="norm", case3="mask")
+        ),
+        "Padding has no weight in case 3, so a mask lets nothing through there.": (
+            others(case3="mask")
+        ),
+        "Case 2: if a norm leaked, the maps would give padding no weight.": (
+            others(case2="norm")
+        ),
+        "Cases 4 and 6: which of them does not notice the order of its words?": (
+            others(case4="residual", case6="positions")
+        ),
+        "Case 1: a wrong mask would let padding in; there, rows have another sum.": (
+            others(case1="mask")
+        ),
+        "Case 5: an idle parameter is one that nothing reads. A norm is always read.": (
+            others(case5="norm")
+        ),
+        "Case 5: without a residual all parameters are still read.": (
+            others(case5="residual", case6="value map")
+        ),
+        "Case 6: dropout would have answered a second call otherwise.": (
+            others(case6="dropout")
+        ),
+        "Case 6: a norm keeps tokens apart; what was not added to makes them alike.": (
+            others(case6="norm")
+        ),
+        "Case 4: dropout would have answered a second call otherwise.": (
+            others(case4="dropout")
+        ),
+    },
+)
+
+N_HEADS = 4
+
+
+def layer_cases():
+    """Return tokens, padding and the parts of a layer, three times."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(9)
+        part = nn.ModuleDict({name: nn.Linear(12, 12) for name in PROJECTIONS})
+        part["up"], part["down"] = nn.Linear(12, 28), nn.Linear(28, 12)
+        part["norm1"], part["norm2"] = nn.LayerNorm(12), nn.LayerNorm(12)
+        for norm in (part["norm1"], part["norm2"]):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+        x = torch.randn(3, 7, 12)
+    plain = torch.zeros(3, 7, dtype=torch.bool)
+    padded = torch.arange(7) >= torch.tensor([[7], [4], [2]])
+    part.requires_grad_(False)
+    return {
+        "sentences without padding": (x, plain, part),
+        "sentences with padding": (x, padded, part),
+        "a single word": (x[:, :1], plain[:, :1], part),
+    }
+
+
+PROJECTIONS = "query", "key", "value", "output"
+
+
+def split(x):
+    return x.unflatten(-1, (N_HEADS, -1)).transpose(1, 2)
+
+
+def mended(
+    x,
+    is_pad,
+    part,
+    mask=lambda is_pad: is_pad[:, None, None],
+    scale=0.5,
+    dim=-1,
+    merge=lambda heads: heads.transpose(1, 2).flatten(2),
+    keep=1.0,
+    norms=("norm1", "norm2"),
+    bend=torch.relu,
+    second=1.0,
+):
+    """The layer of the last exercise as it should be, with a handle for each slip."""
+    query, key, value = (split(part[name](x)) for name in PROJECTIONS[:3])
+    scores = query @ key.mT / query.shape[-1] ** scale
+    weights = scores.masked_fill(mask(is_pad), -1e9).softmax(dim=dim)
+    mixed = part["output"](merge(weights @ value))
+    x = part[norms[0]](keep * x + mixed)
+    return part[norms[1]](second * x + part["down"](bend(part["up"](x))))
+
+
+def stacked(heads):
+    """The fault of the exercise: the right shape, and another order."""
+    return heads.reshape(heads.shape[0], heads.shape[2], -1)
+
+
+MENDED = Exercise(
+    name="mended",
+    call="mended(x, is_pad, part)",
+    reference=mended,
+    cases=layer_cases,
+    mutants={
+        "The heads are still merged without a transpose: tokens are mixed.": (
+            partial(mended, merge=stacked)
+        ),
+        "You merge the features of a token in another order than they were split.": (
+            partial(mended, merge=lambda heads: heads.permute(0, 2, 3, 1).flatten(2))
+        ),
+        "The mask was right; yours lies along the queries.": (
+            partial(mended, mask=lambda is_pad: is_pad[:, None, :, None])
+        ),
+        "The mask was right; yours hides the words.": (
+            partial(mended, mask=lambda is_pad: ~is_pad[:, None, None])
+        ),
+        "The mask has gone.": (
+            partial(mended, mask=lambda is_pad: torch.zeros_like(is_pad[:, None, None]))
+        ),
+        "The softmax was right; yours runs over the queries.": partial(mended, dim=-2),
+        "The scale was right; you no longer divide by the root.": (
+            partial(mended, scale=0.0)
+        ),
+        "The first residual has gone.": partial(mended, keep=0.0),
+        "The second residual has gone.": partial(mended, second=0.0),
+        "The activation has gone.": partial(mended, bend=lambda inner: inner),
+        "Both norms are the first one.": partial(mended, norms=("norm1", "norm1")),
+    },
+)

@@ -2,7 +2,8 @@
 
     python code/book record-game
 
-trains the encoders of the game again and stores their losses, which takes minutes.
+trains the encoders of the game and those of the chapter's first case, and stores what
+came of them, which takes minutes.
 """
 
 import json
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tasks import match_batch
+from encoder import TransformerEncoder
+from tasks import Batch, match_batch
 from torch import Tensor, nn
-from train import Reader, train
+from train import Reader, evaluate, train
 
 from . import PITFALLS, Pitfall, healthy
 from .measurements import influence, maps
@@ -24,6 +26,7 @@ Losses = dict[str, list[float | None]]  # by encoder; None after a loss of nan
 LOSSES = Path(__file__).parent / "game.json"
 TRAINING_STEPS, PER_POINT = 600, 20
 TRAINED = {"d_model": 64, "n_heads": 2, "d_ff": 128, "n_layers": 2, "dropout": 0.0}
+PATIENT, TRIALS = Path(__file__).parent / "patient.json", range(3)
 LEVELS = 99  # weights and influences travel as whole numbers, 0 to 99
 # Each round: the fault, and three others that one might take it for.
 ROUNDS = {
@@ -116,5 +119,48 @@ def record_losses() -> Losses:
     return {name: losses_of(model) for name, model in made.items()}
 
 
+def train_patient(name: str, seed: int) -> tuple[Reader, list[float]]:
+    """Train an encoder with a fault, or the "right" one, from a seed of its own."""
+    torch.manual_seed(seed)
+    model = TransformerEncoder(32, max_length=20, **TRAINED)
+    if name != "right":
+        PITFALLS[name].apply(model)
+    reader, own = Reader(model, 2), torch.Generator().manual_seed(seed)
+    losses = train(reader, partial(match_batch, 64, own), TRAINING_STEPS)
+    return reader.eval(), losses
+
+
+def record_patient(name: str = "mask in first layer only") -> list[dict[str, Any]]:
+    """Train the case that opens the chapter, and its control; return how they did."""
+    held_out = match_batch(2000, torch.Generator().manual_seed(0), held_out=True)
+    rows = []
+    for encoder in ("right", name):
+        for seed in TRIALS:
+            reader, losses = train_patient(encoder, seed)
+            means = torch.tensor(losses).unflatten(0, (-1, PER_POINT)).mean(dim=1)
+            rows.append(
+                {
+                    "encoder": encoder,
+                    "seed": seed,
+                    "losses": [round(loss, 3) for loss in means.tolist()],
+                    "accuracy": round(evaluate(reader, [held_out]).accuracy, 3),
+                    "changed": round(changed_by_pads(reader, held_out), 4),
+                }
+            )
+    return rows
+
+
+def changed_by_pads(reader: Reader, batch: Batch, more: int = 6) -> float:
+    """Return the share of answers that become others with more padding behind."""
+    ids, padding, read_at, _ = batch
+    ids = nn.functional.pad(ids, (0, more))
+    padding = nn.functional.pad(padding, (0, more), value=True)
+    read_at = nn.functional.pad(read_at, (0, more))
+    with torch.no_grad():
+        usual, padded = reader(*batch[:3]), reader(ids, padding, read_at)
+    return (usual.argmax(1) != padded.argmax(1)).float().mean().item()
+
+
 def main() -> None:
     LOSSES.write_text(json.dumps(record_losses(), indent=0) + "\n")
+    PATIENT.write_text(json.dumps(record_patient(), indent=0) + "\n")
