@@ -245,7 +245,7 @@ CULPRIT = Exercise(
 N_HEADS = 4
 
 
-def layer_cases():
+def mending_cases():
     """Return tokens, padding and the parts of a layer, three times."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(9)
@@ -268,7 +268,7 @@ def layer_cases():
 PROJECTIONS = "query", "key", "value", "output"
 
 
-def split(x):
+def in_heads(x):
     return x.unflatten(-1, (N_HEADS, -1)).transpose(1, 2)
 
 
@@ -286,7 +286,7 @@ def mended(
     second=1.0,
 ):
     """The layer of the last exercise as it should be, with a handle for each slip."""
-    query, key, value = (split(part[name](x)) for name in PROJECTIONS[:3])
+    query, key, value = (in_heads(part[name](x)) for name in PROJECTIONS[:3])
     scores = query @ key.mT / query.shape[-1] ** scale
     weights = scores.masked_fill(mask(is_pad), -1e9).softmax(dim=dim)
     mixed = part["output"](merge(weights @ value))
@@ -303,7 +303,7 @@ MENDED = Exercise(
     name="mended",
     call="mended(x, is_pad, part)",
     reference=mended,
-    cases=layer_cases,
+    cases=mending_cases,
     mutants={
         "The heads are still merged without a transpose: tokens are mixed.": (
             partial(mended, merge=stacked)

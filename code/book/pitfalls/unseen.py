@@ -43,7 +43,7 @@ def unseen(kind: str) -> Callable:
     return register
 
 
-def sentences() -> Tensor:
+def four_sentences() -> Tensor:
     """Return ids (4, 9) of sentences with 9, 6, 1 and no words; 0 is padding."""
     own = torch.Generator().manual_seed(5)
     ids = torch.randint(1, VOCABULARY, (4, 9), generator=own)
