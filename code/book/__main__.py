@@ -10,9 +10,17 @@ COMMANDS = {
     "ledger": ("book.claims.ledger", "bring claims.json up to date"),
     "record-controls": ("book.experiments.controls", "run the controls of the echo"),
     "record-game": ("book.pitfalls.game", "train the game's encoders again"),
+    "record-match-reader": (
+        "book.experiments.match_reader",
+        "watch the reader of chapter 8 learn",
+    ),
     "record-minimal-encoder": (
         "book.experiments.minimal_encoder",
         "train the fourth article's encoder again",
+    ),
+    "record-toy-training": (
+        "book.experiments.toy_training",
+        "train the EncoderLab's encoder from three seeds",
     ),
     "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
     "record-widths": (

@@ -1,0 +1,110 @@
+"""The reader of the match task, watched: what it attends to, and which head it needs.
+
+`python code/book record-match-reader` trains it from three seeds, in some minutes, and
+writes `match_reader.json`. Every 20 steps it is asked where the weight of position 0
+goes in held-out rows that do not match: on the other copy of the first token, and on
+the last token. At the end each head in turn is silenced at position 0.
+
+Shapes: B rows, T tokens, L layers, H heads.
+"""
+
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import torch
+from encoder import TransformerEncoder
+from tasks import MATCH_CLASSES, MATCH_VOCAB, Batch, match_batch
+from torch import Tensor
+from train import HELD_OUT_SEED, Reader, train
+
+from . import trainings
+
+RECORDS = Path(__file__).with_name("match_reader.json")
+SEEDS, STEPS, EVERY = trainings.PART_SEEDS, trainings.PART_STEPS, trainings.PART_MEAN
+
+
+def held_out(n_rows: int = 2000) -> Batch:
+    return match_batch(n_rows, trainings.seeded(HELD_OUT_SEED), held_out=True)
+
+
+@torch.no_grad()
+def looks(model: Reader, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the weight of position 0 on copy and end, (L, H) each, without matches."""
+    ids, is_pad, _, labels = batch
+    _, maps = model.encoder(ids, is_pad, need_weights=True)
+    weights = torch.stack(maps)[..., 0, :]  # (L, B, H, T)
+    place, length = torch.arange(ids.shape[1]), (~is_pad).sum(dim=1)
+    copy = (ids == ids[:, :1]) & (place > 0)  # (B, T)
+    end = place == length[:, None] - 1
+    on_both = [(weights * where[:, None]).sum(dim=-1) for where in (copy, end)]
+    copy, end = (on[:, labels == 0].mean(dim=1) for on in on_both)
+    return copy, end
+
+
+@torch.no_grad()
+def silenced(model: Reader, batch: Batch, layer: int, head: int) -> list[float]:
+    """Return the share right where ends differ and where they match, without a head.
+
+    What it writes at position 0 is replaced by its mean over all rows.
+    """
+    output = model.encoder.layers[layer].attention.output
+    width = output.in_features // model.encoder.layers[layer].attention.n_heads
+    columns = slice(head * width, (head + 1) * width)
+
+    def silence(part, given):
+        context = given[0].clone()  # (B, T, D)
+        context[:, 0, columns] = context[:, 0, columns].mean(dim=0)
+        return (context,)
+
+    hook = output.register_forward_pre_hook(silence)
+    try:
+        right = (model(*batch[:3]).argmax(dim=1) == batch.labels).double()
+    finally:
+        hook.remove()
+    return [right[batch.labels == label].mean().item() for label in (0, 1)]
+
+
+def run(seed: int, until: int = STEPS) -> dict:
+    """Train as the part "as it is" of `trainings`, and watch."""
+    torch.manual_seed(seed)
+    encoder = TransformerEncoder(MATCH_VOCAB, **trainings.PART_SIZES, max_length=12)
+    model = Reader(encoder, MATCH_CLASSES)
+    batch, told = held_out(), {"copy": [], "end": []}
+
+    def watch(step: int, loss: float) -> bool:
+        if step % EVERY == 0:
+            for name, on in zip(told, looks(model, held_out(500)), strict=True):
+                told[name].append(round(on.max().item(), 3))
+        return step >= until
+
+    draw = partial(match_batch, 64, trainings.seeded(seed))
+    losses = train(model, draw, STEPS, watch=watch)
+    copy, end = looks(model, batch)
+    heads = [
+        {
+            "layer": layer,
+            "head": head,
+            "copy": round(copy[layer, head].item(), 3),
+            "end": round(end[layer, head].item(), 3),
+            "right": [round(x, 3) for x in silenced(model, batch, layer, head)],
+        }
+        for layer in range(len(copy))
+        for head in range(len(copy[0]))
+    ]
+    means = trainings.thinned(losses, until, EVERY)
+    return {"seed": seed, "losses": means, **told, "heads": heads}
+
+
+def load(path: Path = RECORDS) -> dict[int, dict]:
+    """Return the records by seed."""
+    return {record["seed"]: record for record in json.loads(path.read_text())}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        lines = map(json.dumps, pool.map(run, SEEDS))
+        RECORDS.write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -1,0 +1,62 @@
+"""How the first page's encoder came to its words: its training, with more seeds.
+
+`python code/book record-toy-training` trains it three times, in some minutes, and
+writes `toy_training.json`: means of the loss over 100 steps, and at some steps the
+share of blanked words guessed right, in sentences of training and in those held out.
+Seed 0 is the encoder that `toy_language.json` holds, before its weights were rounded.
+"""
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import torch
+from train import Reader, train
+
+from ..models import toy_language
+from .trainings import seeded, thinned
+
+RECORDS = Path(__file__).with_name("toy_training.json")
+STEPS, SEEDS, MEAN = 10_000, (0, 1, 2), 100  # steps in one stored mean
+ASKED = (250, 500, 1000, 2000, 4000, 10_000)  # when the shares are taken
+
+
+def run(seed: int = 0, until: int = STEPS) -> dict:
+    """Train with the schedule of the whole run, and stop after `until` steps."""
+    seen, unseen = toy_language.split_sentences()
+    ids, is_pad = toy_language.encode(seen)
+    sides = {"seen": seen[:: len(seen) // 200], "unseen": unseen}
+    torch.manual_seed(seed)
+    draw = partial(toy_language.draw_batch, ids, is_pad, seeded(seed))
+    model, shares = toy_language.build(), {}
+
+    def watch(step: int, loss: float) -> bool:
+        if step in ASKED:
+            shares[step] = [share(model, side) for side in sides.values()]
+        return step >= until
+
+    losses = train(model, draw, STEPS, watch=watch)
+    return {"seed": seed, "losses": thinned(losses, until, MEAN), "shares": shares}
+
+
+def share(model: Reader, texts: list[str]) -> float:
+    return round(toy_language.share_right(model, texts), 4)
+
+
+def load(path: Path = RECORDS) -> dict[int, tuple[list[float], dict[int, list[float]]]]:
+    """Return by seed the losses, and by step the shares right, seen and unseen."""
+    return {
+        run["seed"]: (
+            run["losses"],
+            {int(s): both for s, both in run["shares"].items()},
+        )
+        for run in json.loads(path.read_text())
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with ProcessPoolExecutor(len(SEEDS)) as pool:
+        lines = map(json.dumps, pool.map(run, SEEDS))
+        RECORDS.write_text("[\n" + ",\n".join(lines) + "\n]\n")

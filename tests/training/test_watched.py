@@ -1,0 +1,52 @@
+"""Promises of the watched trainings: complete, and what a run gives again."""
+
+import pytest
+import torch
+from book.experiments import match_reader, toy_training
+
+TOY, MATCH = toy_training.load(), match_reader.load()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the commands do: on a busy machine two threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_seed_was_recorded_to_its_end():
+    assert tuple(TOY) == toy_training.SEEDS
+    for losses, shares in TOY.values():
+        assert len(losses) == toy_training.STEPS // toy_training.MEAN
+        assert tuple(shares) == toy_training.ASKED
+    assert tuple(MATCH) == match_reader.SEEDS
+    for told in MATCH.values():
+        lengths = {len(told[name]) for name in ("losses", "copy", "end")}
+        assert lengths == {match_reader.STEPS // match_reader.EVERY}
+        assert len(told["heads"]) == 4
+
+
+def test_the_toy_run_again_begins_as_recorded():
+    told = toy_training.run(0, until=250)
+    losses, shares = TOY[0]
+    torch.testing.assert_close(told["losses"][:2], losses[:2], rtol=0.02, atol=0.02)
+    assert (
+        max(abs(a - b) for a, b in zip(told["shares"][250], shares[250], strict=True))
+        < 0.1
+    )
+
+
+def test_the_match_run_again_begins_as_recorded():
+    told = match_reader.run(7, until=80)
+    for name in ("losses", "copy", "end"):
+        torch.testing.assert_close(told[name], MATCH[7][name][:4], rtol=0, atol=0.02)
+
+
+def test_one_head_is_needed_where_ends_differ_and_no_other_is():
+    """What chapter 8 says of its table, for each seed."""
+    for told in MATCH.values():
+        finder, *others = sorted(told["heads"], key=lambda head: -head["copy"])
+        assert max(finder["right"]) < 0.8
+        assert min(head["right"][0] for head in others) > 0.95
