@@ -589,6 +589,47 @@ RIGHT = {
         lambda: ["softmax", "mask", "norm", "positions", "value map", "residual"],
     ],
     "mended": [layer_by_einsum, layer_by_heads, layer_of_views],
+def faults_by_noise(encoder, ids, is_pad):
+    noise = torch.where(is_pad, torch.randint_like(ids, 1, 32), ids)
+    one, two = words_of(encoder, ids, is_pad), words_of(encoder, noise, is_pad)
+    return not torch.allclose(one, two, atol=1e-4), *deaf_and_stuck(
+        encoder, ids, is_pad
+    )
+
+
+def faults_one_by_one(encoder, ids, is_pad):
+    far = 0.0
+    for b, t in is_pad.nonzero().tolist():
+        other = ids.clone()
+        other[b, t] = 29
+        gap = words_of(encoder, ids, is_pad) - words_of(encoder, other, is_pad)
+        far = max(far, gap.abs().max().item())
+    return far > 1e-4, *deaf_and_stuck(encoder, ids, is_pad)
+
+
+def faults_as_list(encoder, ids, is_pad):
+    two = words_of(encoder, ids + 3 * is_pad, is_pad)
+    far = (words_of(encoder, ids, is_pad) - two).abs().max()
+    return [far > 1e-4, *deaf_and_stuck(encoder, ids, is_pad)]
+
+
+def deaf_and_stuck(encoder, ids, is_pad):
+    n = int((~is_pad[0]).sum())
+    alone, none = ids[:1, :n].clone(), is_pad[:1, :n]
+    other = alone.clone()
+    other[0, -1] = 31 - other[0, -1]
+    pair = encoder(alone, none)[0][0, 0], encoder(other, none)[0][0, 0]
+    encoder.zero_grad()
+    encoder(ids, is_pad)[0][~is_pad][..., 0].square().sum().backward()
+    grads = {name: p.grad for name, p in encoder.named_parameters()}
+    missed = [
+        g is None or g.abs().sum() == 0 for n, g in grads.items() if "y.b" not in n
+    ]
+    return torch.allclose(*pair, atol=1e-5), any(missed)
+
+
+RIGHT = {
+    "faults": [faults_by_noise, faults_one_by_one, faults_as_list],
     "leaks": [leaks_by_noise, leaks_by_sentence, leaks_by_index],
     "alone": [alone_by_list, alone_by_growth, alone_by_any],
     "positions": [

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch09
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09
 from .exercise import Exercise
 from .verdict import Verdict, given_away, judge
 
@@ -44,6 +44,7 @@ EXERCISES: dict[str, Exercise] = {
         ch07.SAME_BOX,
         ch07.SEPARATE,
         ch07.RUN_STACK,
+        ch08.FAULTS,
         ch09.LEAKS,
         ch09.ALONE,
         ch09.CULPRIT,
