@@ -582,13 +582,6 @@ def layer_of_views(x, is_pad, part):
     return part["norm2"](x + part["down"](part["up"](x).relu()))
 
 
-RIGHT = {
-    "culprits": [
-        culprits_from_a_dict,
-        lambda: ("softmax", "mask", "norm", "positions", "value" + " map", "residual"),
-        lambda: ["softmax", "mask", "norm", "positions", "value map", "residual"],
-    ],
-    "mended": [layer_by_einsum, layer_by_heads, layer_of_views],
 def faults_by_noise(encoder, ids, is_pad):
     noise = torch.where(is_pad, torch.randint_like(ids, 1, 32), ids)
     one, two = words_of(encoder, ids, is_pad), words_of(encoder, noise, is_pad)
@@ -629,6 +622,12 @@ def deaf_and_stuck(encoder, ids, is_pad):
 
 
 RIGHT = {
+    "culprits": [
+        culprits_from_a_dict,
+        lambda: ("softmax", "mask", "norm", "positions", "value" + " map", "residual"),
+        lambda: ["softmax", "mask", "norm", "positions", "value map", "residual"],
+    ],
+    "mended": [layer_by_einsum, layer_by_heads, layer_of_views],
     "faults": [faults_by_noise, faults_one_by_one, faults_as_list],
     "leaks": [leaks_by_noise, leaks_by_sentence, leaks_by_index],
     "alone": [alone_by_list, alone_by_growth, alone_by_any],
