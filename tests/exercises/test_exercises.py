@@ -11,7 +11,12 @@ import torch
 from book.exercises import EXERCISES, check, kill_table
 from book.exercises.verdict import attempt, same_outcome
 from common import CHAPTERS, NUMBERED, ROOT
-from encoder import EncoderLayer, FeedForward, layers_from_torch
+from encoder import (
+    EncoderLayer,
+    FeedForward,
+    TransformerEncoder,
+    layers_from_torch,
+)
 from notebooks import code_cells, prose
 from torch import nn
 from torch.nn import functional
@@ -137,6 +142,40 @@ def positions_by_logarithm(n_positions, d_model):
     rate = torch.exp(column * (-math.log(10000.0) / d_model))
     made[:, 0::2], made[:, 1::2] = torch.sin(t * rate), torch.cos(t * rate)
     return made
+
+
+def ratios_of_drawn_words(bound, d_model):
+    """Measure words that lie evenly between the bounds."""
+    words = torch.linspace(-bound, bound, 100_001, dtype=torch.float64)
+    size = words.square().mean().sqrt() / math.sqrt(0.5)
+    return torch.stack((size, size * d_model**0.5)).float()
+
+
+def ratios_by_squares(bound, d_model):
+    squares = torch.tensor([1, d_model]) * bound**2 / 3 * 2
+    return squares.sqrt()
+
+
+def embed_by_loops(token_ids, table):
+    made = torch.empty(*token_ids.shape, table.shape[1])
+    for b, t in np.ndindex(*token_ids.shape):
+        word = table[token_ids[b, t]] * math.sqrt(table.shape[1])
+        place = positions_by_loops(t + 1, table.shape[1])[t]
+        made[b, t] = word + place.float()
+    return made
+
+
+def embed_with_modules(token_ids, table):
+    n_words, d_model = table.shape
+    encoder = TransformerEncoder(n_words, d_model=d_model, n_heads=1, dropout=0)
+    encoder.embedding = nn.Embedding.from_pretrained(table)
+    return encoder.embed(token_ids)
+
+
+def embed_as_product(token_ids, table):
+    places = positions_by_logarithm(token_ids.shape[1], table.shape[1])
+    one_hot = functional.one_hot(token_ids, len(table)).to(table)
+    return torch.add(places.to(table), one_hot @ table, alpha=table.shape[1] ** 0.5)
 
 
 def fused_attention(query, key, value, blocked):
@@ -636,6 +675,12 @@ RIGHT = {
         positions_by_complex_numbers,
         positions_by_logarithm,
     ],
+    "ratios": [
+        ratios_of_drawn_words,
+        ratios_by_squares,
+        lambda bound, d: bound * (2 / 3) ** 0.5 * torch.tensor([1, d**0.5]),
+    ],
+    "embed": [embed_by_loops, embed_with_modules, embed_as_product],
     "attention": [fused_attention, attention_with_infinity, attention_by_loops],
     "is_map": [
         is_map_by_loops,

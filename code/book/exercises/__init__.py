@@ -21,6 +21,8 @@ EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
     for exercise in (
         ch01.POSITIONS,
+        ch01.RATIOS,
+        ch01.EMBED,
         ch02.ATTENTION,
         ch02.IS_MAP,
         ch02.LEFT_NEIGHBOUR,
