@@ -14,13 +14,13 @@ export function known(rows, others) {
   return rows.map((row) => others.some((other) => same(row, other)));
 }
 
-// The rows as a set: in an order that does not depend on where they stand.
+// The rows as a set, each by its number: in an order that tells nothing of where they stand.
 export function sorted(rows) {
   const before = (a, b) => {
     const j = a.findIndex((value, n) => Math.abs(value - b[n]) > 1e-9);
     return j < 0 ? 0 : b[j] - a[j];
   };
-  return [...rows].sort(before);
+  return rows.map((_, i) => i).sort((i, j) => before(rows[i], rows[j]));
 }
 
 export function moved(order, from, to) {
@@ -77,7 +77,8 @@ function render({ model, el }) {
     const focus = [...list.children].findIndex((li) => li.contains(document.activeElement));
     add.setAttribute("aria-pressed", plus);
     list.replaceChildren(...rows.map((row, i) => item(row, i, hits[i], top)));
-    set.replaceChildren(...sorted(rows).map((row) => strip(row, top, 2)));
+    const named = (i) => [h("small", { text: tokens[order[i]] }), strip(rows[i], top, 2)];
+    set.replaceChildren(...sorted(rows).flatMap(named));
     says.textContent = verdict(
       hits,
       order.every((n, i) => n === i),
