@@ -113,7 +113,7 @@ def sums(
     return table[token_ids] * scale + places
 
 
-def along_the_batch(token_ids: Tensor, table: Tensor) -> Tensor:
+def places_along_the_batch(token_ids: Tensor, table: Tensor) -> Tensor:
     return sums(token_ids.T, table).transpose(0, 1)
 
 
@@ -175,7 +175,7 @@ EMBED = Exercise(
         "You left the positions out.": without_places,
         "You counted the places from 1; the first is place 0.": partial(sums, start=1),
         "You added positions along the batch: every sentence starts at place 0.": (
-            along_the_batch
+            places_along_the_batch
         ),
         "You looked the position up by the word's id, not by its place.": by_id,
         "You set padded rows to zero; the mask sees to them, not the input.": (
