@@ -10,7 +10,7 @@ from ..pitfalls import PITFALLS, become
 from .exercise import Exercise, padding
 
 
-class Deaf(EncoderLayer):
+class HearsItselfAlone(EncoderLayer):
     """A layer in which every token hears itself alone."""
 
     def forward(self, x, key_padding_mask=None, need_weights=False):
@@ -48,7 +48,9 @@ def encoders():
     for name, fault in {
         "one without a mask": PITFALLS["mask not passed on"].apply,
         "encoder B": PITFALLS["softmax over queries"].apply,
-        "one whose tokens hear themselves alone": partial(become, change=Deaf),
+        "one whose tokens hear themselves alone": partial(
+            become, change=HearsItselfAlone
+        ),
         "one with a part cut off": partial(become, change=CutOff),
         "one whose part gets zeros": partial(become, change=Zeroed),
         "one with a mask in its first layer only": (

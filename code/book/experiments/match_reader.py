@@ -82,8 +82,14 @@ def run(seed: int, until: int = STEPS) -> dict:
 
     draw = partial(match_batch, 64, trainings.seeded(seed))
     losses = train(model, draw, STEPS, watch=watch)
+    means = trainings.thinned(losses, until, EVERY)
+    return {"seed": seed, "losses": means, **told, "heads": judged_heads(model, batch)}
+
+
+def judged_heads(model: Reader, batch: Batch) -> list[dict]:
+    """Return of each head where it looks, and what is right without it."""
     copy, end = looks(model, batch)
-    heads = [
+    return [
         {
             "layer": layer,
             "head": head,
@@ -94,8 +100,6 @@ def run(seed: int, until: int = STEPS) -> dict:
         for layer in range(len(copy))
         for head in range(len(copy[0]))
     ]
-    means = trainings.thinned(losses, until, EVERY)
-    return {"seed": seed, "losses": means, **told, "heads": heads}
 
 
 def load(path: Path = RECORDS) -> dict[int, dict]:
