@@ -20,6 +20,10 @@ def pages():
 
 
 PAGES = pages()
+# What is laid out anew, or asks for its width, has been told by the second frame.
+TWO_FRAMES = """() => new Promise(
+    (done) => requestAnimationFrame(() => requestAnimationFrame(done))
+)"""
 JS = {path.name: path for path in ROOT.glob("code/*/views/js/*/*.js")}
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from chrome import BROWSERS, chrome
-from common import JS, ROOT
+from common import JS, ROOT, TWO_FRAMES
 
 # A page that holds views and nothing else, under a policy that forbids what is outside.
 VIEWS_PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head>
@@ -21,9 +21,6 @@ COLOURS = {
     "light": {"paper": "#fff", "ink": "#222832"},
     "dark": {"paper": "#14181e", "ink": "#ced6dd"},
 }
-TWO_FRAMES = """() => new Promise(
-    (done) => requestAnimationFrame(() => requestAnimationFrame(done))
-)"""
 RUN_MODULE = """
 import { readFileSync } from "node:fs";
 const { file, body, data } = JSON.parse(readFileSync(0, "utf8"));

@@ -13,7 +13,7 @@ are the colours of code: some pages are read whole, at both widths, for the rest
 import threading
 
 import pytest
-from common import PAGES, violations
+from common import PAGES, TWO_FRAMES, violations
 from serve import server
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -88,6 +88,7 @@ def fits(page, size):
     """Give the window another size; return whether the page stays within its width."""
     width, height = size
     page.set_viewport_size({"width": width, "height": height})
+    page.evaluate(TWO_FRAMES)
     return page.evaluate("document.documentElement.scrollWidth") <= width
 
 
