@@ -153,9 +153,7 @@ def test_every_picture_has_words_a_name_and_a_caption(path):
 @pytest.mark.parametrize("path", NUMBERED, ids=lambda path: path.stem)
 def test_a_chapter_says_what_it_needs_and_how_long_it_takes(path):
     opening = "\n".join(prose(path)[:3])
-    assert re.search(
-        r"Needs .*reading \d+ minutes.*CPU", opening, re.DOTALL | re.I
-    )
+    assert re.search(r"Needs .*reading \d+ minutes.*CPU", opening, re.DOTALL | re.I)
 
 
 @each_chapter
