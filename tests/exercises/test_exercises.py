@@ -860,7 +860,7 @@ def test_numbers_and_truth_values_are_not_mixed_up():
 
 
 def test_an_unknown_exercise_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="no exercise 'attn', only positions, attent"):
+    with pytest.raises(ValueError, match="no exercise 'attn', only positions, ratios"):
         check("attn", untouched)
 
 
