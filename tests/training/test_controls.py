@@ -3,17 +3,9 @@
 import pytest
 import torch
 from book.experiments import controls
+from book.experiments.recording import store_runs
 
 STORED = controls.load()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the command does: on a busy machine two threads wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_every_setting_was_recorded_once_with_each_seed():
@@ -46,7 +38,7 @@ def test_the_label_of_a_place_is_the_token_before_it():
 def test_what_is_stored_is_what_is_loaded(tmp_path):
     run = controls.Run("no norm", 6, steps=20)
     stored = {**vars(run), "losses": [2.0, None]}
-    controls.store([stored], tmp_path / "controls.json")
+    store_runs([stored], tmp_path / "controls.json")
     ((loaded, losses),) = controls.load(tmp_path / "controls.json").items()
     assert loaded == run
     assert losses[0] == 2

@@ -12,15 +12,6 @@ STORED = records.load()
 INF = math.inf
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the command does: on a busy machine two threads wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_every_setting_was_recorded_once():
     assert set(STORED["parts"]) == set(product(records.PARTS, records.PART_SEEDS))
     assert set(STORED["zeros"]) == set(product(records.ZEROS, records.PART_SEEDS))

@@ -1,19 +1,9 @@
 """Promises of the watched trainings: complete, and what a run gives again."""
 
-import pytest
 import torch
 from book.experiments import match_reader, toy_training
 
 TOY, MATCH = toy_training.load(), match_reader.load()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the commands do: on a busy machine two threads wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_every_seed_was_recorded_to_its_end():

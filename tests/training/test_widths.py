@@ -3,6 +3,7 @@
 import pytest
 import torch
 from book.experiments import widths
+from book.experiments.recording import store_runs
 
 STORED = widths.load()
 
@@ -15,10 +16,7 @@ def test_every_width_was_recorded_with_each_seed():
 
 @pytest.mark.parametrize("width", [0, 8])
 def test_a_run_again_begins_as_recorded(width):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as the command does
     _, losses = widths.run(width, seed=0, watch=lambda step, loss: step == 200)
-    torch.set_num_threads(threads)
     means = torch.tensor(losses).unflatten(0, (-1, widths.MEAN)).mean(dim=1)
     stored = torch.tensor(STORED[width, 0][1][:2])
     torch.testing.assert_close(means, stored, rtol=0.02, atol=0.01)
@@ -32,5 +30,5 @@ def test_width_0_writes_the_same_for_every_token():
 
 def test_what_is_stored_is_what_is_loaded(tmp_path):
     stored = {"width": 8, "seed": 2, "right": 0.75, "losses": [3.5, 0.25]}
-    widths.store([stored], tmp_path / "widths.json")
+    store_runs([stored], tmp_path / "widths.json")
     assert widths.load(tmp_path / "widths.json") == {(8, 2): (0.75, [3.5, 0.25])}

@@ -8,8 +8,6 @@ as they were drawn; only the embedding and what reads the output learn.
 
 import json
 import math
-import os
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -23,6 +21,7 @@ from train import Reader, train
 
 from ..pitfalls import become
 from . import trainings
+from .recording import record_side_by_side
 
 RECORDS = Path(__file__).with_name("controls.json")
 SEEDS, MEAN = (0, 1, 2), 10  # steps in one stored mean
@@ -121,12 +120,5 @@ def load(path: Path = RECORDS) -> dict[Run, list[float]]:
     return found
 
 
-def store(records: list[dict], path: Path = RECORDS) -> None:
-    """Write the records, one run a line."""
-    path.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
-
-
 def main() -> None:
-    torch.set_num_threads(1)  # a run is small; the runs go side by side
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        store([*pool.map(run_and_record, RUNS)])
+    record_side_by_side(RECORDS, run_and_record, RUNS)

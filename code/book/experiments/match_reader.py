@@ -9,8 +9,6 @@ Shapes: B rows, T tokens, L layers, H heads.
 """
 
 import json
-import os
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from torch import Tensor
 from train import HELD_OUT_SEED, Reader, train
 
 from . import trainings
+from .recording import record_side_by_side
 
 RECORDS = Path(__file__).with_name("match_reader.json")
 SEEDS, STEPS, EVERY = trainings.PART_SEEDS, trainings.PART_STEPS, trainings.PART_MEAN
@@ -108,7 +107,4 @@ def load(path: Path = RECORDS) -> dict[int, dict]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        lines = map(json.dumps, pool.map(run, SEEDS))
-        RECORDS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    record_side_by_side(RECORDS, run, SEEDS)

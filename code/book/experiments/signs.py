@@ -10,6 +10,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from ..pitfalls.measurements import likeness
+
 
 def untrained(
     layer: type[nn.Module], start: str = "Xavier", seed: int = 0, depth: int = 24
@@ -29,10 +31,7 @@ def untrained(
 
 def difference(x: Tensor) -> float:
     """Return one minus the mean cosine of two tokens of a sentence, for (B, T, D)."""
-    units = nn.functional.normalize(x.detach(), dim=-1)
-    T = x.shape[1]
-    pairs = (units @ units.mT).sum(dim=(1, 2)).mean().item() - T  # without themselves
-    return 1 - pairs / (T * T - T)
+    return 1 - likeness(x)
 
 
 def stream(layers: Iterable[nn.Module], x: Tensor) -> list[Tensor]:

@@ -7,7 +7,6 @@ Seed 0 is the encoder that `toy_language.json` holds, before its weights were ro
 """
 
 import json
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch
 from train import Reader, train
 
 from ..models import toy_language
+from .recording import record_side_by_side
 from .trainings import seeded, thinned
 
 RECORDS = Path(__file__).with_name("toy_training.json")
@@ -56,7 +56,4 @@ def load(path: Path = RECORDS) -> dict[int, tuple[list[float], dict[int, list[fl
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    with ProcessPoolExecutor(len(SEEDS)) as pool:
-        lines = map(json.dumps, pool.map(run, SEEDS))
-        RECORDS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    record_side_by_side(RECORDS, run, SEEDS)

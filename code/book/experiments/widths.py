@@ -6,10 +6,8 @@ nothing but the bias of its second map: one vector, the same for every token.
 """
 
 import json
-import os
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from train import Reader
 
 from ..models import toy_language as lab
 from . import trainings
+from .recording import record_side_by_side
 
 RECORDS = Path(__file__).with_name("widths.json")
 WIDTHS, SEEDS, STEPS, MEAN = (0, 8, 32), (0, 1, 2), 10_000, 100
@@ -55,12 +54,5 @@ def load(path: Path = RECORDS) -> dict[tuple[int, int], tuple[float, list[float]
     return {(r["width"], r["seed"]): (r["right"], r["losses"]) for r in stored}
 
 
-def store(records: list[dict], path: Path = RECORDS) -> None:
-    """Write the records, one run a line."""
-    path.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
-
-
 def main() -> None:
-    torch.set_num_threads(1)  # a run is small; the runs go side by side
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        store([*pool.map(record, *zip(*RUNS, strict=True))])
+    record_side_by_side(RECORDS, record, *zip(*RUNS, strict=True))
