@@ -9,7 +9,7 @@ from torch import Tensor
 NUMBER = re.compile(r"[-+−<>~≤≥ ]*\d")
 
 
-def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2):
+def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2) -> str:
     """Return the rows under their headers, for a notebook to show.
 
     A float, or a tensor of one, gets `digits` decimals; everything else is shown as it
