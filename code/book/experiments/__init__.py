@@ -1,1 +1,1 @@
-"""Trainings that take longer than a page may: run once, stored, run again in part."""
+"""Trainings: what takes longer than a page may is stored, and run again in part."""
