@@ -19,6 +19,11 @@ def test_numbers_stand_on_the_right_and_words_on_the_left():
     assert shown.count("right") == 3  # the head and two rows of the middle column
 
 
+def test_a_row_of_tokens_is_no_number():
+    rows = [["21 3 0 0", "a"], ["7 30 21 0", "b"]]
+    assert "right" not in str(show_table(rows, "x", "y"))
+
+
 def test_markup_in_a_cell_is_text():
     assert "&lt;b&gt;" in str(show_table([["<b>", 1]], "x", "y"))
 
