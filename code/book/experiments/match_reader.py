@@ -9,6 +9,7 @@ Shapes: B rows, T tokens, L layers, H heads.
 """
 
 import json
+import math
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from .recording import record_side_by_side
 
 RECORDS = Path(__file__).with_name("match_reader.json")
 SEEDS, STEPS, EVERY = trainings.PART_SEEDS, trainings.PART_STEPS, trainings.PART_MEAN
+CURVES = {  # what of a record is drawn, under which name, in which colour
+    "losses": ("loss", "#808080"),
+    "copy": ("on the copy", "#c85200"),
+    "end": ("on the end", "#0078b8"),
+}
 
 
 def held_out(n_rows: int = 2000) -> Batch:
@@ -104,6 +110,36 @@ def judged_heads(model: Reader, batch: Batch) -> list[dict]:
 def load(path: Path = RECORDS) -> dict[int, dict]:
     """Return the records by seed."""
     return {record["seed"]: record for record in json.loads(path.read_text())}
+
+
+def draw(records: dict[int, dict]) -> None:
+    """Draw losses, and the weights on copy and end, in one panel for each seed."""
+    from matplotlib import pyplot  # only a drawing needs it
+
+    size = 4.6, 1.6 * len(records)  # its letters are as large as a phone's
+    figure, panels = pyplot.subplots(
+        len(records), figsize=size, sharex=True, layout="constrained"
+    )
+    for axes, (seed, told) in zip(panels, records.items(), strict=True):
+        for key, (name, color) in CURVES.items():
+            steps = range(EVERY, STEPS + 1, EVERY)
+            axes.plot(steps, told[key], color=color, label=name)
+        axes.axhline(math.log(2), linestyle=":", color="gray", linewidth=1)
+        axes.set(ylabel=f"seed {seed}", ylim=(0, 0.8))
+    panels[-1].set(xlabel="step")
+    marks = panels[0].get_legend_handles_labels()
+    figure.legend(*marks, loc="outside upper center", ncols=len(CURVES))
+
+
+def compare_heads(heads: list[dict]) -> dict[str, list[float]]:
+    """Return what is right without the head that finds the copy, and without another.
+
+    `heads` are those of a record. Each pair of shares is of rows whose ends differ and
+    of rows whose ends match; *another* is, in both, the worst of the other heads.
+    """
+    finder, *others = sorted(heads, key=lambda head: -head["copy"])
+    by_rows = zip(*(head["right"] for head in others), strict=True)
+    return {"the finder": finder["right"], "another": [min(one) for one in by_rows]}
 
 
 def main() -> None:

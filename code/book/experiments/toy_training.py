@@ -55,5 +55,21 @@ def load(path: Path = RECORDS) -> dict[int, tuple[list[float], dict[int, list[fl
     }
 
 
+def draw(records: dict[int, tuple[list[float], dict[int, list[float]]]]) -> None:
+    """Draw what `load` returns: losses, and below them shares right by step."""
+    from matplotlib import pyplot  # only a drawing needs it
+
+    size = 4.6, 4.2  # its letters are as large as a phone's
+    _, (upper, lower) = pyplot.subplots(2, figsize=size, layout="constrained")
+    for losses, shares in records.values():
+        (line,) = upper.plot(range(MEAN, STEPS + 1, MEAN), losses, linewidth=1)
+        look = {"color": line.get_color(), "markersize": 3}
+        for side, style in enumerate(("o--", "o-")):  # seen, unseen
+            told = [both[side] for both in shares.values()]
+            lower.plot(list(shares), told, style, **look)
+    upper.set(xlabel="step", ylabel="loss", ylim=(0, 4))
+    lower.set(xlabel="step", ylabel="share right", xscale="log", ylim=(0, 1.05))
+
+
 def main() -> None:
     record_side_by_side(RECORDS, run, SEEDS)
