@@ -1,5 +1,7 @@
 """The controls of the echo: complete, what a run gives again, and frozen is frozen."""
 
+import math
+
 import pytest
 import torch
 from book.experiments import controls
@@ -43,3 +45,14 @@ def test_what_is_stored_is_what_is_loaded(tmp_path):
     assert loaded == run
     assert losses[0] == 2
     assert losses[1] != losses[1]
+
+
+def test_the_ends_of_a_setting_are_told_seed_by_seed():
+    losses = [STORED[controls.Run("Pre-LN", 24, seed=seed)][-1] for seed in (0, 1, 2)]
+    assert controls.ends("Pre-LN", 24) == " ".join(f"{loss:.2f}" for loss in losses)
+    assert controls.ends("no norm", 24) == "nan nan nan"
+
+
+def test_who_knows_no_order_pays_for_tokens_that_are_there_once_or_twice():
+    once, twice = math.log(12), math.log(12 / 2)
+    assert twice < controls.loss_without_order() < once < math.log(15)

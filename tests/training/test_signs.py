@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from book.experiments import signs
 from book.experiments.signs import difference, stream, untrained, vital_signs
 from book.experiments.trainings import NoResidual
 from encoder import EncoderLayer
@@ -53,16 +54,44 @@ def test_a_stack_that_does_nothing_keeps_its_signs():
     for layer in layers:
         nn.init.zeros_(layer.attention.output.weight)
         nn.init.zeros_(layer.feed_forward.down.weight)
-    signs = vital_signs(layers)
-    assert all(map(math.isnan, signs["query share"]))  # a silent part has no gradient
-    assert signs["gradient"] == pytest.approx([1] * 8)
-    assert signs["size"] == pytest.approx([signs["size"][0]] * 8)
-    assert signs["difference"] == pytest.approx([signs["difference"][0]] * 8)
+    found = vital_signs(layers)
+    assert all(map(math.isnan, found["query share"]))  # a silent part has no gradient
+    assert found["gradient"] == pytest.approx([1] * 8)
+    assert found["size"] == pytest.approx([found["size"][0]] * 8)
+    assert found["difference"] == pytest.approx([found["difference"][0]] * 8)
 
 
 def test_without_residual_the_queries_starve_and_the_stream_does_not():
-    signs = vital_signs(stack(NoResidual))
-    assert [len(signs[name]) for name in signs] == [8, 8, 7, 8]
-    assert signs["query share"][-1] < 1e-12 < 0.05 < signs["query share"][0]
-    assert 0.05 < signs["gradient"][0] < 20
-    assert signs["difference"][-1] < 1e-12
+    found = vital_signs(stack(NoResidual))
+    assert [len(found[name]) for name in found] == [8, 8, 7, 8]
+    assert found["query share"][-1] < 1e-12 < 0.05 < found["query share"][0]
+    assert 0.05 < found["gradient"][0] < 20
+    assert found["difference"][-1] < 1e-12
+
+
+def test_a_stack_joins_attention_and_then_feed_forward_as_it_is_told():
+    layers = signs.stack(lambda part, norm, x: norm(x + part(x)), seed=1)
+    plain = untrained(EncoderLayer, seed=1)
+    x = torch.randn(2, 5, 64, dtype=torch.float64)
+    assert len(layers) == len(plain) == signs.DEPTH
+    assert torch.equal(layers[2](x), plain[2](x)[0])
+
+
+def test_a_kind_is_measured_with_both_rules_and_every_seed(monkeypatch):
+    monkeypatch.setattr(signs, "vital_signs", lambda layers: layers)
+    monkeypatch.setattr(signs, "stack", lambda *settings: settings)
+    runs = signs.of_kinds({"one": sum, "two": max})
+    assert len(runs) == 4
+    assert runs["two", "torch's"] == [(max, "torch's", seed) for seed in (0, 1, 2)]
+
+
+def test_runs_are_told_by_layer_with_their_median_and_their_span():
+    lists = {"difference": [9.0, *[0.0] * 24]}  # the first is the stack's bottom
+    seeds = [
+        lists | {"size": [0.0, *[n] * 24], "query share": [n] * 24} for n in (3, 1, 2)
+    ]
+    found = signs.medians({("kind", "Xavier"): seeds})
+    assert found["kind", "size", "Xavier"] == [2] * 24
+    assert found["kind", "query share", "Xavier"] == [2] * 24
+    assert found["kind", "difference", "Xavier"] == [signs.ROUNDING] * 24
+    assert signs.span(seeds, "size") == "1.00–3.00"

@@ -207,6 +207,15 @@ def test_a_hidden_subject_leaves_an_honest_doubt():
     assert 0.2 < doubt["he"] < 0.8
 
 
+def test_other_gains_stand_in_a_copy_and_in_one_norm():
+    model = lab.load()
+    changed = lab.with_gains(model, "0.norm1", torch.zeros_like)
+    pairs = zip(model.named_parameters(), changed.parameters(), strict=True)
+    moved = [name for (name, one), other in pairs if not torch.equal(one, other)]
+    assert moved == ["encoder.layers.0.norm1.weight"]
+    assert not changed.get_parameter(moved[0]).any()
+
+
 def test_page_numpy_and_torch_give_the_same_chances(in_page):
     model = lab.load().double()
     ours = lab.guesses(model, START)[5]

@@ -8,7 +8,7 @@ as they were drawn; only the embedding and what reads the output learn.
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -118,6 +118,23 @@ def load(path: Path = RECORDS) -> dict[Run, list[float]]:
         losses = stored.pop("losses")
         found[Run(**stored)] = [math.nan if x is None else x for x in losses]
     return found
+
+
+def ends(kind: str, layers: int, **settings) -> str:
+    """Return the last stored loss of each seed: "0.13 0.57 0.08"."""
+    stored, wanted = load(), Run(kind, layers, **settings)
+    losses = [stored[replace(wanted, seed=seed)][-1] for seed in SEEDS]
+    return " ".join(f"{loss:.2f}" for loss in losses)
+
+
+def loss_without_order(n_rows: int = 5000) -> float:
+    """Return the loss of who knows a sequence's tokens, but not where they stand.
+
+    The best guess for any place is then each token's share of the sequence.
+    """
+    ids = previous_batch(n_rows, trainings.seeded(0)).token_ids  # (B, T)
+    shares = (ids[:, :, None] == ids[:, None]).double().mean(dim=-1)  # (B, T)
+    return -shares.log().mean().item()
 
 
 def main() -> None:

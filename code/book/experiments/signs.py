@@ -5,16 +5,36 @@ begins with them, and whose `attention` has the maps `query` and `value`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import product
+from statistics import median
 
 import torch
+from encoder import EncoderLayer
 from torch import Tensor, nn
 
 from ..pitfalls.measurements import likeness
 
+SIGNS = "difference", "size", "query share"
+STARTS, SEEDS, DEPTH = ("Xavier", "torch's"), (0, 1, 2), 24
+ROUNDING = 1e-12  # what lies below it is drawn there
+Part = Callable[[Tensor], Tensor]
+Join = Callable[[Part, nn.Module, Tensor], Tensor]  # part, norm, x (B, T, D)
+Runs = dict[tuple[str, str], list[dict[str, list[float]]]]  # by kind, start; by seed
+
+
+class Joined(EncoderLayer):
+    """A layer of which `join(part, norm, x)` says how a part meets x (B, T, D)."""
+
+    join: Join
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.join(lambda x: self.attention(x)[0], self.norm1, x)
+        return self.join(self.feed_forward, self.norm2, x)
+
 
 def untrained(
-    layer: type[nn.Module], start: str = "Xavier", seed: int = 0, depth: int = 24
+    layer: type[nn.Module], start: str = "Xavier", seed: int = 0, depth: int = DEPTH
 ) -> nn.ModuleList:
     """Return fresh layers of D = 64, in float64.
 
@@ -68,3 +88,45 @@ def vital_signs(layers: nn.ModuleList) -> dict[str, list[float]]:
         "query share": [q / v if v else math.nan for q, v in pairs],
         "gradient": [norm / push.norm().item() for norm in norms[2 * L :]],
     }
+
+
+# --- Kinds of layers, compared -------------------------------------------------------
+
+
+def stack(join: Join, start: str = "Xavier", seed: int = 0) -> nn.ModuleList:
+    """Return 24 fresh layers whose parts are joined by `join(part, norm, x)`."""
+    layers = untrained(Joined, start, seed)
+    for layer in layers:
+        layer.join = join
+    return layers
+
+
+def of_kinds(kinds: dict[str, Join]) -> Runs:
+    """Measure a stack of each kind, by both rules of drawing weights, three seeds."""
+    return {
+        (kind, start): [vital_signs(stack(join, start, seed)) for seed in SEEDS]
+        for (kind, join), start in product(kinds.items(), STARTS)
+    }
+
+
+def by_layer(run: dict[str, list[float]], sign: str) -> list[float]:
+    """Return a sign at each of the 24 layers, at least what rounding leaves."""
+    return [max(value, ROUNDING) for value in run[sign][-DEPTH:]]
+
+
+def medians(runs: Runs) -> dict[tuple[str, str, str], list[float]]:
+    """Return by kind, sign and start the median of the seeds at each layer."""
+    return {
+        (kind, sign, start): [
+            median(values)
+            for values in zip(*(by_layer(run, sign) for run in seeds), strict=True)
+        ]
+        for (kind, start), seeds in runs.items()
+        for sign in SIGNS
+    }
+
+
+def span(runs: list[dict[str, list[float]]], sign: str) -> str:
+    """Return the lowest and the highest value of a sign at the top: "0.11–0.14"."""
+    tops = [run[sign][-1] for run in runs]
+    return f"{min(tops):.2f}–{max(tops):.2f}"

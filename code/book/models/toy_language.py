@@ -10,7 +10,8 @@ rounded to three decimals, into `toy_language.json`, which the page and `load()`
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -209,6 +210,14 @@ def load(path: Path = STORED) -> Reader:
     model.head.bias.data = tensors.pop("head.bias")
     model.encoder.load_state_dict(tensors)
     return model.eval()
+
+
+def with_gains(model: Reader, norm: str, change: Callable[[Tensor], Tensor]) -> Reader:
+    """Return a copy with other gains (D,) in one norm, such as "0.norm1"."""
+    changed = deepcopy(model)
+    gains = changed.get_parameter(f"encoder.layers.{norm}.weight")
+    gains.data = change(gains.data)
+    return changed
 
 
 @torch.no_grad()
