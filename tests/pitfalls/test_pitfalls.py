@@ -205,6 +205,16 @@ def test_the_divisor_is_read_off_the_weights():
         assert abs(found[f"scale {name}"] / number - 1) < 1e-3
 
 
+def test_undivided_scores_are_those_behind_the_weights_of_torchs_layer():
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(35, 5, batch_first=True)
+    x = torch.randn(2, 3, 35)
+    scores = measurements.undivided_scores(layer, x)
+    weights = layer(x, x, x, average_attn_weights=False)[1]
+    assert scores.shape == (2, 5, 3, 3)
+    assert_near((scores / 7**0.5).softmax(dim=-1), weights)
+
+
 def test_influence_is_a_map_of_outputs_by_inputs():
     case = PITFALLS["causal by habit"]
     ids, _ = case.inputs()

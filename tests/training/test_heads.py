@@ -73,3 +73,22 @@ def test_a_batch_is_told_in_words_with_dots_for_padding():
     seen = lab.as_seen(Batch(ids, padding, padding, ids[:, 0]))
     assert seen[0] == "tom · the soup · · · · · ·"
     assert seen[1] == "emma lost her key because she was · · ·"
+
+
+def test_the_largest_weight_is_compared_with_what_moves_a_place_most(model):
+    hits = heads.largest_counts_most(model)
+    text = next(text for text in lab.sentences() if text.count(" ") == 9)
+    ids, nothing = lab.encode([text])
+    with torch.no_grad():
+        usual, (*_, weights) = model.encoder(ids, need_weights=True)
+        for place in range(10):
+            moved = []
+            for word in range(10):
+                alone = nothing.clone()
+                alone[0, word] = True
+                without = model.encoder(ids, alone)[0]
+                moved.append((without - usual)[0, place].norm().item())
+            largest = weights[0, :, place].mean(dim=0).argmax().item()
+            assert hits[0, place] == (moved[largest] == max(moved))
+    assert hits.shape == (468, 10)
+    assert 0 < hits.float().mean() < 1

@@ -82,3 +82,20 @@ def without_head(layer: int, head: int) -> Reader:
     """Return the trained model without one head: its eight columns are read no more."""
     d_head = lab.ENCODER["d_model"] // lab.ENCODER["n_heads"]
     return without(layer, slice(d_head * head, d_head * (head + 1)))
+
+
+@torch.no_grad()
+def largest_counts_most(model: Reader) -> Tensor:
+    """Return (N, T) bool: does the word with the largest weight also count most?
+
+    Asked at each of the T = 10 places of the longest sentences. Weights are means over
+    the heads of the last layer. What counts most moves the output of a place furthest
+    when it is hidden from all.
+    """
+    ids, _ = lab.encode(text for text in lab.sentences() if text.count(" ") == 9)
+    usual, layers = model.encoder(ids, need_weights=True)
+
+    hidden = torch.eye(ids.shape[1]).bool()[:, None].expand(-1, *ids.shape)
+    moved = [model.encoder(ids, words)[0] - usual for words in hidden]
+    counts_most = torch.stack(moved).norm(dim=-1).argmax(dim=0)
+    return layers[-1].mean(dim=1).argmax(dim=-1) == counts_most

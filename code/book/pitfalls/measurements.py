@@ -98,6 +98,17 @@ def divisor(attention: MultiHeadAttention, x: Tensor) -> float:
         return 1 / ((raw * logs).sum() / (raw * raw).sum()).item()
 
 
+def undivided_scores(layer: nn.MultiheadAttention, x: Tensor) -> Tensor:
+    """Return the scores (B, H, T, T) of PyTorch's layer, before they are divided.
+
+    `x` is (B, T, D); the biases, which start at zero, are left out.
+    """
+    to_query, to_key, _ = layer.in_proj_weight.detach().chunk(3)
+    shape = layer.num_heads, layer.head_dim
+    query, key = ((x @ m.T).unflatten(-1, shape) for m in (to_query, to_key))
+    return query.transpose(1, 2) @ key.permute(0, 2, 3, 1)
+
+
 def features_read(attention: MultiHeadAttention, x: Tensor) -> int:
     """Return how many features of the input move the map of the first head."""
     with torch.no_grad():
