@@ -238,6 +238,13 @@ def test_likeness_and_evenness_know_their_ends():
     assert measurements.evenness(torch.eye(4)) == 0
 
 
+def test_the_share_on_padding_counts_the_weights_of_padded_keys():
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]).expand(2, 4, 2, 3)
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    share = measurements.padding_share(weights, padding)
+    assert abs(share - (0.0 + 0.7) / 4) < 1e-6  # two rows of each of two sentences
+
+
 def test_where_it_was_met_is_a_report_or_says_that_none_is_known():
     report = re.compile(r"[\w.-]+/[\w.-]+( PR)?#\d+")
     reported = [case for case in PITFALLS.values() if report.search(case.where)]

@@ -70,6 +70,12 @@ def maps(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> list[T
         return model(ids, padding, need_weights=True)[1]
 
 
+def padding_share(weights: Tensor, padding: Tensor) -> float:
+    """Return the mean share that rows of a map (B, H, T, T) spend on padded keys."""
+    on_padding = weights * padding[:, None, None]  # (B, 1, 1, T)
+    return on_padding.sum(dim=-1).mean().item()
+
+
 def row_error(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> float:
     """Return how far rows of maps are from a sum of 1, or of 0 where all is hidden."""
     sums = torch.stack([w.sum(dim=-1) for w in maps(model, ids, padding)])

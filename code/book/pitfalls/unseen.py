@@ -1,9 +1,10 @@
 """Twelve encoders that the doctor was not built on, each with a cured twin.
 
-They were written before the doctor saw them, in other words than the museum's and from
-torch's own parts where a learner would take those, and the doctor was not changed
-afterwards. A case is a function of `cured`: the broken and the cured one differ in one
-expression, and share their weights.
+One person wrote them, who had skimmed the museum: kinds of faults that it knows, in
+other words, and from torch's own parts where a learner would take those. One case was
+rewritten before the doctor saw any, and the doctor was not changed afterwards. A case
+is a function of `cured`: the broken and the cured one differ in one expression, and
+share their weights.
 """
 
 import math
