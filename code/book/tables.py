@@ -12,9 +12,10 @@ NUMBER = re.compile(r"[-+−<>~≤≥ ]*[\d.]+(?![\d.]* \d)")  # one, no row of 
 def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2) -> str:
     """Return the rows under their headers, for a notebook to show.
 
-    A float, or a tensor of one, gets `digits` decimals; everything else is shown as it
-    is. Columns of numbers end at one line on the right, those of words begin at one on
-    the left. Raises ValueError for a row with another number of cells than `headers`.
+    A float, or a tensor of one, gets `digits` decimals, and no sign where all are 0;
+    everything else is shown as it is. Columns of numbers end at one line on the right,
+    those of words begin at one on the left. Raises ValueError for a row with another
+    number of cells than `headers`.
     """
     cells = [[as_text(value, digits) for value in row] for row in rows]
     for row in cells:
@@ -29,7 +30,7 @@ def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2) -> str:
 
 def as_text(value: object, digits: int) -> str:
     number = value.item() if isinstance(value, Tensor) else value
-    return f"{number:.{digits}f}" if isinstance(number, float) else str(number)
+    return f"{number:z.{digits}f}" if isinstance(number, float) else str(number)
 
 
 def is_numeric(column: Iterable[str]) -> bool:

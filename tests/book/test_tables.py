@@ -14,6 +14,12 @@ def test_floats_get_decimals_and_all_else_stays():
     assert "0.500" in str(show_table([["a", 0.5]], "x", "y", digits=3))
 
 
+def test_rounding_to_zero_leaves_no_sign():
+    shown = str(show_table([[-0.004, torch.tensor(-0.006)]], "x", "y"))
+    assert "-0.00" not in shown
+    assert "-0.01" in shown
+
+
 def test_numbers_stand_on_the_right_and_words_on_the_left():
     shown = str(show_table([["one", "< 5 %", "word"], ["two", "12", "3"]], *"xyz"))
     assert shown.count("right") == 3  # the head and two rows of the middle column
