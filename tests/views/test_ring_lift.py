@@ -268,6 +268,32 @@ def test_the_lifted_points_turn_by_mouse_and_keys(show):
     assert "120 of 120" in told(page)  # looking changes nothing
 
 
+STRUCK = """(space) => [...space.querySelectorAll(".lift-axes text")].filter((name) => {
+    const [box, line] = [name.getBBox(), name.previousElementSibling];
+    const length = line.getTotalLength();
+    return [...Array(101).keys()].some((i) => {
+        const { x, y } = line.getPointAtLength((length * i) / 100);
+        const across = x > box.x && x < box.x + box.width;
+        return across && y > box.y + 2 && y < box.y + box.height - 2;
+    });
+}).map((name) => name.textContent)"""
+
+
+def test_no_axis_strikes_out_its_name_and_all_names_are_inside(show):
+    page = show(lift())
+    space = page.locator(".lift-space")
+    frame = space.bounding_box()
+    space.focus()
+    for key in ["ArrowLeft"] * 12 + ["ArrowUp"] * 6:
+        assert space.evaluate(STRUCK) == []
+        for name in space.locator("text").all():
+            box = name.bounding_box()
+            assert frame["x"] <= box["x"]
+            assert box["x"] + box["width"] <= frame["x"] + frame["width"]
+            assert frame["y"] <= box["y"]
+        page.keyboard.press(key)
+
+
 def every_view():
     editor = RowEditor(torch.randn(3, 6), *parts(), TOKENS, push=[0, 1, 0])
     return lift(), editor, AxisJuggler(np.eye(4, 6), 2)

@@ -239,6 +239,12 @@ def guesses(
     ]
 
 
+def fill(model: Reader, words: Sequence[str], place: int) -> tuple[str, float]:
+    """Blank one word of a sentence; return the likeliest word there and its chance."""
+    asked = [*words[:place], BLANK, *words[place + 1 :]]
+    return guesses(model, asked, k=1)[place][0]
+
+
 def main() -> None:
     held_out = split_sentences()[1]
     store(fit())

@@ -163,6 +163,16 @@ function nearest(units, [x, y]) {
   return best.distance < 0.3 ? best : null;
 }
 
+// Where an axis has its name: beside its end and off its line, above where that can be.
+function besideEnd([[x0, y0], [x1, y1]]) {
+  const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+  const up = x1 < x0 ? -1 : 1;
+  const [across, down] = [(up * (y1 - y0)) / length, (up * (x0 - x1)) / length];
+  const far = 22 * Math.abs(across) + 11 * Math.abs(down); // a name is wider than high
+  const inside = (place, edge) => Math.max(edge, Math.min(300 - edge, place));
+  return { x: inside(x1 + far * across, 19), y: inside(y1 + far * down, 9) + 4 };
+}
+
 // The space of the hidden units, to turn about.
 function spacePane(scene) {
   const circles = dots(scene.labels);
@@ -218,11 +228,10 @@ function spacePane(scene) {
       ...scene.units().flatMap((_, axis) => {
         const end = [0, 0, 0];
         end[axis] = Math.max(high[axis], 0.5) * 1.2;
-        const [from, to] = [[0, 0, 0], end].map((spot) => place(turned(spot, yaw, pitch)));
-        const clear = to.map((x) => Math.max(12, Math.min(288, x)));
+        const ends = [[0, 0, 0], end].map((spot) => place(turned(spot, yaw, pitch)));
         return [
-          s("path", { d: pathOf([from, to]) }),
-          s("text", { x: clear[0], y: clear[1] }, `unit ${axis + 1}`),
+          s("path", { d: pathOf(ends) }),
+          s("text", besideEnd(ends), `unit ${axis + 1}`),
         ];
       }),
     );
