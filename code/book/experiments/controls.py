@@ -76,6 +76,7 @@ SETTINGS = [
     echo("Post-LN", 12, 3e-3, 100),
     *(echo("Post-LN", 24, 1e-3, warmup) for warmup in (0, 100)),
     echo("Post-LN", 24, 1e-3, 0, start="torch's"),
+    *(echo(kind, 100, 1e-3, 0) for kind in ("Post-LN", "Pre-LN")),
 ]
 RUNS = [setting(seed=seed) for setting in SETTINGS for seed in SEEDS]
 
