@@ -348,7 +348,7 @@ def layers_from_torch(theirs: nn.TransformerEncoder) -> tuple[nn.ModuleList, nn.
 
 
 def linear(n_in: int, n_out: int) -> nn.Linear:
-    """Start a map with Xavier weights (Glorot, 2010): a stack keeps its variance."""
+    """Make a Xavier map (Glorot and Bengio, 2010): a stack keeps its variance."""
     layer = nn.Linear(n_in, n_out)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
