@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tabulate import tabulate
 from torch import Tensor
 
-NUMBER = re.compile(r"[-+−<>~≤≥ ]*[\d.]+(?![\d.]* \d)")  # one, no row of tokens
+NUMBER = re.compile(r"[-+−<>~≤≥ ]*\d+(?!\d* \d)")  # and no row of ids
 
 
 def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2) -> str:

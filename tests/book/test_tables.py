@@ -28,6 +28,8 @@ def test_numbers_stand_on_the_right_and_words_on_the_left():
 def test_a_row_of_tokens_is_no_number():
     rows = [["21 3 0 0", "a"], ["7 30 21 0", "b"]]
     assert "right" not in str(show_table(rows, "x", "y"))
+    seeds = str(show_table([["2.50 2.46 2.51", "a"]], "x", "y"))
+    assert "right" in seeds  # three decimals, one a seed, are numbers
 
 
 def test_markup_in_a_cell_is_text():
