@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from tabulate import tabulate
 from torch import Tensor
 
-NUMBER = re.compile(r"[-+−<>~≤≥ ]*\d+(?!\d* \d)")  # and no row of ids
+NUMBER = re.compile(  # and no row of ids; or why there is no number
+    r"[-+−<>~≤≥ ]*\d+(?!\d* \d)|(nan|error)$"
+)
 
 
 def show_table(rows: Iterable[Iterable], *headers: str, digits: int = 2) -> str:

@@ -32,6 +32,11 @@ def test_a_row_of_tokens_is_no_number():
     assert "right" in seeds  # three decimals, one a seed, are numbers
 
 
+def test_what_stands_for_a_missing_number_stands_where_the_numbers_do():
+    rows = [["a", float("nan"), "none"], ["b", "error", "error"], ["c", 0.5, "0.5"]]
+    assert str(show_table(rows, *"xyz")).count("right") == 4  # y, its head too
+
+
 def test_markup_in_a_cell_is_text():
     assert "&lt;b&gt;" in str(show_table([["<b>", 1]], "x", "y"))
 
