@@ -239,6 +239,6 @@ def test_a_notebook_cannot_reach_the_network_when_it_is_tested():
 def test_a_chapter_ties_a_view_to_the_kernel_and_says_that_it_needs_one(name):
     notebook = nbformat.read(ROOT / f"chapters/{name}.ipynb", as_version=4)
     pairs = pairwise(notebook.cells)
-    (said,) = [one for one, cell in pairs if "import ipywidgets" in cell.source]
+    (said,) = [one for one, cell in pairs if ".live()" in cell.source]
     assert "**With a running kernel**" in said.source
     assert "web page" in said.source
