@@ -20,7 +20,7 @@ from torch import nn
 
 from ..untouched import left_untouched
 from .diagnosis import Diagnosis, paragraph
-from .exam import Exam
+from .exam import Exam, Unvaried
 from .finding import CHAPTERS, Finding
 from .probes import PROBES
 from .probes.kit import Probe
@@ -47,8 +47,8 @@ def diagnose(
         # A call would give lazy parameters their size for good.
         module = copy.deepcopy(module)
     exam = Exam(module, inputs, kwargs, quick)
-    with left_untouched(module, inputs, kwargs):
-        use_few_threads(module)
+    with left_untouched(module, exam.root_if_any, inputs, kwargs):
+        use_few_threads(exam.root_if_any)
         ask_all(exam)
     return Diagnosis(name_of(module), exam)
 
@@ -86,18 +86,20 @@ def ask(exam: Exam, probe: Probe) -> None:
             return
         exam.findings += probe(exam)
         exam.checked.append(probe.question)
+    except Unvaried as error:
+        exam.skip(probe.question, str(error))
     except Exception as error:
         exam.skip(probe.question, f"could not be done: {type(error).__name__}")
 
 
-def use_few_threads(module: Callable) -> None:
+def use_few_threads(module: Callable | None) -> None:
     """Use one thread for a small module, where a second one would only wait."""
     sized = [p for p in parameters_of(module) if not nn.parameter.is_lazy(p)]
     if sum(p.numel() for p in sized) < 2**22:
         torch.set_num_threads(1)
 
 
-def parameters_of(module: Callable) -> list[nn.Parameter]:
+def parameters_of(module: Callable | None) -> list[nn.Parameter]:
     return list(module.parameters()) if isinstance(module, nn.Module) else []
 
 

@@ -15,14 +15,17 @@ from torch import Tensor, nn
 
 from ..tensors import held, tensors_in
 from ..tracer import Row, trace
+from ..tracer.fast_path import eager
 from ..untouched import Snapshot, left_untouched, reseed
 from .evidence.attentions import Attention, attentions
+from .evidence.hiding import ends_samples, is_used, mask_makers, separates
 from .evidence.tensor_flow import Flow, observe
 from .finding import CHAPTERS, Finding, Severity
 from .inputs import (
     Sequence,
     beyond,
     find_sequence,
+    given_tensors,
     looks_like_mask,
     needed,
     padding_of_ids,
@@ -30,9 +33,16 @@ from .inputs import (
     replaced,
 )
 from .numbers import floats, rounding
+from .subject import module_behind
 
 Answer = TypeVar("Answer")
 Swap = dict[Tensor, Tensor]  # another tensor in the place of some inputs
+
+
+class Unvaried(LookupError):
+    """An input cannot be varied: what rests on variants cannot be asked."""
+
+
 COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 
 
@@ -54,14 +64,10 @@ class Exam:
         quick: bool = False,
     ) -> None:
         self.call, self.args, self.kwargs, self.quick = module, args, kwargs, quick
-        # A bound method belongs to a module; a module's own getattr may do anything.
-        root = module
-        if not isinstance(module, nn.Module):
-            root = getattr(module, "__self__", module)
-        self.root_if_any = root if isinstance(root, nn.Module) else None
+        self.root_if_any = module_behind(module, args, kwargs)
         self.before = Snapshot(self.root_if_any)
         self.modules = list(held(self.root)) if self.has_root else []
-        self.tensors = list({id(t): t for t in tensors_in((args, kwargs))}.values())
+        self.tensors = list({id(t): t for t in given_tensors((args, kwargs))}.values())
 
         self.findings: list[Finding] = []
         self.checked: list[str] = []
@@ -105,9 +111,13 @@ class Exam:
         # Cloned: a call may write into its input, and a variant may be a view of ours.
         by_id |= {id(old): new.clone() for old, new in (swap or {}).items()}
         try:
-            return copy.deepcopy((self.args, self.kwargs), by_id)
+            copies = copy.deepcopy((self.args, self.kwargs), dict(by_id))
         except Exception:
-            return replaced(self.args, by_id), replaced(self.kwargs, by_id)
+            copies = replaced(self.args, by_id), replaced(self.kwargs, by_id)
+        arrived = {id(tensor) for tensor in given_tensors(copies)}
+        if any(id(by_id[id(old)]) not in arrived for old in swap or {}):
+            raise Unvaried("an input cannot be exchanged for another")
+        return copies
 
     def call_with(
         self,
@@ -124,7 +134,7 @@ class Exam:
         """
         args, kwargs = self.inputs(swap)
         self.forwards += 1
-        with self.quiet(), torch.set_grad_enabled(grad):
+        with self.quiet(), eager(), torch.set_grad_enabled(grad):
             set_modes(self.modules, train)
             reseed(seed)
             try:
@@ -236,8 +246,7 @@ class Exam:
 
     def adds_batch_axis(self, tokens: Tensor) -> bool:
         """Say whether the call itself puts a batch axis in front of the tokens."""
-        pairs = zip(self.flow.given, self.tensors, strict=False)
-        given = next((passed for passed, own in pairs if own is tokens), None)
+        given = next((passed for own, passed in self.pairs if own is tokens), None)
         if given is None:
             return False
         users = self.flow.users(given, -1)
@@ -272,14 +281,33 @@ class Exam:
         return rounding([t.dtype for t in self.tensors + own if t.is_floating_point()])
 
     @functools.cached_property
-    def masks(self) -> list[Tensor]:
+    def like_masks(self) -> list[Tensor]:
         """The inputs that look like masks, and are neither tokens nor looked up."""
         tokens = self.tokens_guess.tensor if self.tokens_guess else None
         ids = {id(t) for s in self.flow.steps if s.op == "embedding" for t in s.inputs}
-        pairs = zip(self.tensors, self.flow.given, strict=False)
-        looked_up = [own for own, given in pairs if id(given) in ids]
+        looked_up = [own for own, given in self.pairs if id(given) in ids]
         others = [t for t in self.tensors if not any(t is own for own in looked_up)]
         return [t for t in others if t is not tokens and looks_like_mask(t)]
+
+    @functools.cached_property
+    def masks(self) -> list[Tensor]:
+        """Those of them that the call reads: who ignores an input has another mask."""
+        return [t for t in self.like_masks if self.reads(t)]
+
+    @property
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Pairs of an input and of the copy that the recorded call was given."""
+        return list(zip(self.tensors, self.flow.given, strict=False))
+
+    def reads(self, tensor: Tensor) -> bool:
+        """Say whether a step of the call computes with an input."""
+        given = next((copy for own, copy in self.pairs if own is tensor), tensor)
+        return is_used(self.flow, given, self.reached)
+
+    @functools.cached_property
+    def reached(self) -> set[int]:
+        """The indices of the steps that the result depends on."""
+        return self.flow.reached()
 
     @functools.cached_property
     def lengths(self) -> Tensor | None:
@@ -298,15 +326,22 @@ class Exam:
     @functools.cached_property
     def pad_ids(self) -> list[int]:
         """The ids that the module itself compares with, or gives a fixed vector."""
-        compared = []
-        for step in self.flow.steps:
-            if step.op in ("eq", "ne", "gt") and len(step.args) > 1:
-                ids, number = step.args[:2]
-                whole = isinstance(ids, Tensor) and not ids.is_floating_point()
-                if whole and isinstance(number, int):
-                    compared.append(number)
         tables = [m for _, m in self.modules if isinstance(m, nn.Embedding)]
-        return compared + [m.padding_idx for m in tables if m.padding_idx is not None]
+        fixed = [m.padding_idx for m in tables if m.padding_idx is not None]
+        return [*self.compared_ids(), *fixed]
+
+    def compared_ids(self) -> Iterator[int]:
+        """Yield what ids are compared with to tell padding, and not to find a word."""
+        _, masking = mask_makers(self.flow, self.attentions)
+        for step in self.flow.steps:
+            if step.op not in ("eq", "ne", "gt") or len(step.args) < 2:
+                continue
+            ids, number = step.args[:2]
+            whole = isinstance(ids, Tensor) and not ids.is_floating_point()
+            if whole and isinstance(number, int):
+                told = step.value if step.op == "eq" else ~step.value
+                if step.index in masking or (told.dim() == 2 and ends_samples(told)):
+                    yield number
 
     @property
     def has_padding(self) -> bool:
@@ -322,10 +357,8 @@ class Exam:
         sequence = self.sequence_if_any
         if sequence is None or sequence.batch_axis is None:
             return None
-        for mask in self.masks:
-            padding = read_padding(mask, sequence)
-            if padding is not None and padding.any():
-                return padding
+        for padding in self.believed_masks(sequence):
+            return padding
         if self.lengths is not None:
             ended = beyond(self.lengths, sequence.n_tokens)
             if self.computes(ended):
@@ -333,6 +366,22 @@ class Exam:
         return (
             padding_of_ids(sequence.tensor, self.pad_ids) if sequence.is_ids else None
         )
+
+    def believed_masks(self, sequence: Sequence) -> Iterator[Tensor]:
+        """Yield the padding (B, T) that masks tell of: first those put on scores.
+
+        Any other input of 0 and 1 is believed only if it looks like padding: it may
+        be a kind of token, or what a model should fill in.
+        """
+        masking, _ = mask_makers(self.flow, self.attentions)
+        on_scores = {id(own) for own, given in self.pairs if id(given) in masking}
+        for mask in sorted(self.masks, key=lambda m: id(m) not in on_scores):
+            padding = read_padding(mask, sequence)
+            if padding is None or not padding.any():
+                continue
+            masks = id(mask) in on_scores or ends_samples(padding)
+            if masks and not separates(padding, self.attentions):
+                yield padding
 
     def computes(self, mask: Tensor) -> bool:
         """Say whether a step of the call compares something and gets this mask."""

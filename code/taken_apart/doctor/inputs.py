@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Mapping, MutableMapping
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..tensors import tensors_in
 
 Value = TypeVar("Value")
 HIDDEN = -1e4  # a score below this hides a key for good
@@ -157,12 +162,42 @@ def beyond(lengths: Tensor, n_tokens: int) -> Tensor:
     return torch.arange(n_tokens, device=lengths.device) >= lengths[:, None]
 
 
+# --- what is given -------------------------------------------------------------------
+
+
+def given_tensors(value: Any, depth: int = 8) -> Iterator[Tensor]:
+    """Yield the tensors of a call's arguments, those in a reader's own objects too."""
+    if isinstance(value, Tensor) or (is_dataclass(value) and depth):
+        yield from tensors_in(value)
+        return
+    for item in parts_of_objects(value) if depth else ():
+        yield from given_tensors(item, depth - 1)
+
+
+def parts_of_objects(value: Any) -> list:
+    """Return what a container or an object holds; nothing of modules and classes."""
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    if isinstance(value, Mapping):
+        return list(value.values())
+    plain = not isinstance(value, (type, ModuleType, nn.Module)) and not callable(value)
+    return list(getattr(value, "__dict__", {}).values()) if plain else []
+
+
 def replaced(value: Any, by_id: dict[int, Any]) -> Any:
-    """Rebuild nested inputs that cannot be copied, with other tensors for some."""
+    """Rebuild inputs that cannot be deep-copied, with other tensors for some."""
     if isinstance(value, Tensor):
         return by_id.get(id(value), value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple
+        return type(value)(*(replaced(item, by_id) for item in value))
     if isinstance(value, (tuple, list)):
         return type(value)(replaced(item, by_id) for item in value)
-    if isinstance(value, dict):
-        return {key: replaced(item, by_id) for key, item in value.items()}
-    return value
+    if not parts_of_objects(value):
+        return value
+    other = copy.copy(value)
+    if isinstance(other, MutableMapping):
+        for key, item in value.items():
+            other[key] = replaced(item, by_id)
+    else:
+        vars(other).update(replaced(dict(vars(value)), by_id))
+    return other

@@ -7,7 +7,9 @@ in other words: the doctor must not depend on how the museum spells it.
 """
 
 from . import (
+    architectures,
     blocks,
+    calls,
     heads,
     layouts,
     masks,
@@ -25,6 +27,8 @@ __all__ = ["BROKEN", "RIGHT"]
 
 # Whoever is imported has registered its cases.
 SUBJECTS = (
+    architectures,
+    calls,
     heads,
     layouts,
     masks,

@@ -1,5 +1,7 @@
 """What a module owns: registered, shared, copied, unused."""
 
+import copy
+
 import torch
 from torch import nn
 
@@ -57,8 +59,8 @@ def layer_made_in_forward():
 
 @broken("registration / sharing", like="layers that start alike")
 def copies_of_one_start():
-    layers = nn.TransformerEncoder(torch_layer(), 3, enable_nested_tensor=False)
-    return layers, (tokens(),), {}
+    layer = torch_layer()
+    return nn.Sequential(*(copy.deepcopy(layer) for _ in range(3))), (tokens(),), {}
 
 
 @broken("registration / sharing")

@@ -128,6 +128,22 @@ def normalised(attention: Attention) -> bool:
     return False
 
 
+def products_in_scores(flow: Flow, attention: Attention) -> int:
+    """Count the products that are added up to scores: of content, of positions."""
+    sums = [s for s in attention.path[:-1] if s.op == "add"]
+    carried = {id(t) for s in attention.path for t in s.outputs}
+    others = [(t, s.index) for s in sums for t in s.inputs if id(t) not in carried]
+    ways, products = BEFORE_SOFTMAX | {"gather"}, set()
+    while others:
+        tensor, index = others.pop()
+        step = flow.producer(tensor, index)
+        if step is not None and is_product(step):
+            products.add(step.index)
+        elif step is not None and step.op in ways:
+            others += [(t, step.index) for t in step.inputs]
+    return 1 + len(products)
+
+
 def scores(flow: Flow, attention: Attention) -> Tensor | None:
     """Return the scores as they entered the softmax; None for fused attention."""
     if attention.step.op == SDPA:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from ..exam import Exam, Swap
 from ..inputs import HIDDEN
 from ..numbers import differ
-from .attentions import SDPA, Attention
+from .attentions import SDPA, Attention, scores
 from .position_tables import position_tables
-from .token_changes import token_pairing
+from .token_changes import inner_order, token_pairing
 from .token_labels import sample_marks
 
 # --- what attention does with padding ------------------------------------------------
@@ -33,6 +33,8 @@ class PaddingView:
 
 def padding_view(exam: Exam, attention: Attention) -> PaddingView | None:
     """Measure how much real queries look at padding; None where axes are unclear."""
+    if not attention.has_scores and attention.used.shape[-1] != exam.padding.shape[1]:
+        return None  # a softmax over something else than tokens, like a kernel's taps
     weights, padded_keys = by_sample(exam, attention), padding_of_keys(exam, attention)
     if weights is None or padded_keys is None:
         return None
@@ -51,7 +53,8 @@ def padding_view(exam: Exam, attention: Attention) -> PaddingView | None:
         attention,
         on_padding=on_padding[usable.expand_as(on_padding)].mean().item(),
         n_hidden=int((weights[(real & ~keys).expand_as(weights)] < 1e-12).sum()),
-        hides_queries=queries_without_choice(weights, exam.padding),
+        hides_queries=some_row_hidden(exam, attention)
+        and queries_without_choice(weights, exam.padding),
     )
 
 
@@ -64,8 +67,29 @@ def queries_without_choice(weights: Tensor, padding: Tensor) -> bool:
     return bool(uniform[rows].all()) and not bool(uniform[~rows].any())
 
 
+def some_row_hidden(exam: Exam, attention: Attention) -> bool:
+    """Say whether a mask hides all keys from some query: one of zeros only blurs it."""
+    entered = scores(exam.flow, attention)
+    if entered is None:
+        mask = attention.step.given(3, "attn_mask")
+        if not isinstance(mask, Tensor):
+            return False
+        hidden = ~mask if mask.dtype == torch.bool else mask < HIDDEN / 2
+        return bool(hidden.all(-1).any())
+    return bool((entered < HIDDEN / 2).all(-1).any())
+
+
 def by_sample(exam: Exam, attention: Attention) -> Tensor | None:
-    """Return the weights that met the values as (B, H, Tq, Tk), or None."""
+    """Return the weights that met the values as (B, H, Tq, Tk), or None.
+
+    In the order of the inputs, whatever their order was inside.
+    """
+    weights, order = by_place(exam, attention), inner_order(exam)
+    return weights if weights is None or order is None else weights[order]
+
+
+def by_place(exam: Exam, attention: Attention) -> Tensor | None:
+    """Return the weights as (B, H, Tq, Tk), samples as they stand inside, or None."""
     used, n = attention.used.float(), exam.sequence.n_samples
     if used.dim() == 2 and n == 1:
         return used[None, None]
@@ -142,11 +166,6 @@ def weak_fill(attention: Attention) -> float | None:
     return None
 
 
-def compares_ids(exam: Exam) -> bool:
-    """Say whether the call makes a mask: compares something with a number."""
-    return any(s.op in ("eq", "ne", "gt") for s in exam.flow.steps)
-
-
 # --- what the output does with padding -----------------------------------------------
 
 
@@ -174,10 +193,10 @@ def padding_variants(exam: Exam) -> Iterator[Swap]:
         return
     unreal = {*exam.pad_ids, *x[padding].unique().tolist()}
     real = [i for i in x.unique().tolist() if i not in unreal]
-    if exam.masks and real:
-        other = torch.where(padding, torch.full_like(x, real[0]), x)
-        yield {x: other}
-    elif not exam.masks:  # the module makes its own mask: give it more padding
+    if list(exam.believed_masks(seq)):
+        if real and not list(exam.compared_ids()):
+            yield {x: torch.where(padding, torch.full_like(x, real[0]), x)}
+    else:  # the module makes its own mask: give it more padding
         pad = int(x[padding][0])
         left = bool(padding[:, 0].any()) and not bool(padding[:, -1].any())
         if left and position_tables(exam):
@@ -245,6 +264,8 @@ def real_queries(exam: Exam, dead: Tensor) -> bool:
     if dead.shape[-1] != exam.padding.shape[1] or len(dead) % len(exam.padding):
         return True
     rows = dead.reshape(len(exam.padding), -1, dead.shape[-1]).any(1)
+    order = inner_order(exam)
+    rows = rows if order is None else rows[order]
     return bool((rows & ~exam.padding).any())
 
 

@@ -11,6 +11,7 @@ from ...tensors import tensors_in
 from ..exam import Exam, once
 from ..numbers import differ
 from .attentions import PRODUCTS, Attention, attentions, model_width
+from .hiding import makers
 from .tensor_flow import LAYERS, Flow, Step, memory, same_operations
 from .token_changes import changed_flows, confined_axes, token_pairing
 
@@ -31,6 +32,12 @@ class PositionTable:
     def is_of_stream(self) -> bool:
         """Whether it joins (B, T, D), and not queries or keys of each head."""
         return self.step.outputs[0].dim() == 3
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it holds a row for each token: a kind of token has fewer."""
+        tokens = self.step.outputs[0].shape[-2]
+        return self.rows is not None and len(self.rows) >= tokens > 1
 
     @property
     def is_zero(self) -> bool:
@@ -79,28 +86,11 @@ def position_tables(exam: Exam) -> list[PositionTable]:
     return tables[:4]
 
 
-# What looks at a tensor's shape only, or at nothing.
-NEW_TENSORS = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones"}
-NEW_TENSORS |= {"arange"}
-SHAPED_LIKE = {"expand_as", "view_as", "reshape_as", "type_as"}
-
-
 def depends_on_tokens(exam: Exam, tensor: Tensor, before: int) -> bool:
     """Say whether a tensor was computed from the tokens, however little they change."""
-    pairs = zip(exam.flow.given, exam.tensors, strict=False)
-    tokens = {id(copy) for copy, own in pairs if own is exam.sequence.tensor}
-    seen, todo = set(), [(tensor, before)]
-    while todo:
-        tensor, index = todo.pop()
-        if id(tensor) in tokens:
-            return True
-        step = exam.flow.producer(tensor, index)
-        if step is None or step.index in seen or step.op in NEW_TENSORS:
-            continue
-        seen.add(step.index)
-        inputs = step.inputs[:1] if step.op in SHAPED_LIKE else step.inputs
-        todo += [(t, step.index) for t in inputs]
-    return False
+    made_of, _ = makers(exam.flow, [(tensor, before)])
+    tokens = [given for own, given in exam.pairs if own is exam.sequence.tensor]
+    return any(id(given) in made_of for given in tokens)
 
 
 def table_of(
@@ -111,7 +101,7 @@ def table_of(
     if not wide or is_score(exam, step):
         return None
     stored = stored_table(exam, step, tensor)
-    learnt = stored is not None and stored.requires_grad
+    learnt = any(map(is_learnt, [stored, *read_from(exam.flow, step, tensor)]))
     rows = (stored if stored is not None else added).detach().squeeze()
     return PositionTable(
         step,
@@ -135,11 +125,23 @@ def stored_tensors(exam: Exam) -> Iterator[tuple[nn.Module, Tensor]]:
             yield module, tensor
 
 
+def read_from(flow: Flow, step: Step, tensor: Tensor) -> list[Tensor]:
+    """Return a tensor that a step reads, and what the steps on its line read."""
+    line = flow.line(tensor, step.index)
+    return [tensor, *(t for s in line for t in s.inputs)]
+
+
+def is_learnt(tensor: Tensor | None) -> bool:
+    """Say whether a table is trained, or was: a frozen one holds what it learnt."""
+    return isinstance(tensor, nn.Parameter) or (
+        tensor is not None and tensor.is_leaf and tensor.requires_grad
+    )
+
+
 def stored_table(exam: Exam, step: Step, tensor: Tensor) -> Tensor | None:
     """Find the parameter, buffer or attribute that the added rows were read from."""
-    line = exam.flow.line(tensor, step.index)
     # A slice or a view of the table shares its memory.
-    read = {memory(t) for t in [tensor, *(t for s in line for t in s.inputs)]}
+    read = {memory(t) for t in read_from(exam.flow, step, tensor)}
     for _, stored in stored_tensors(exam):
         large = stored.dim() > 1 and stored.is_floating_point()
         if large and memory(stored) in read and stored.shape[-1] == tensor.shape[-1]:

@@ -78,12 +78,23 @@ def is_in_block(exam: Exam, step: Step) -> bool:
 def has_bypass(exam: Exam, branch: Branch) -> bool:
     """Say whether the result depends on what goes into a branch by a way around it."""
     _, step, stream = branch
-    goal = made_from(exam.flow, stream, step.index)
+    streams = [stream, *query_stream(exam, step)]  # it may go around on either side
+    goal = set().union(*(made_from(exam.flow, s, step.index) for s in streams))
     return result_depends_on(
         exam.flow,
-        lambda tensor, _: id(tensor) in goal or same_memory(tensor, stream),
+        lambda tensor, _: (
+            id(tensor) in goal or any(same_memory(tensor, s) for s in streams)
+        ),
         without=step,
     )
+
+
+def query_stream(exam: Exam, step: Step) -> list[Tensor]:
+    """Return what the queries of an attention were projected from, if it is known."""
+    if step.op in FUSED:
+        return step.inputs[:1]
+    layers = [a.source("query") for a in exam.attentions if a.mix is step]
+    return [s.inputs[0] for s in layers if s is not None and is_linear(s)]
 
 
 def bypass_carries_attention(exam: Exam, branch: Branch) -> bool:

@@ -29,7 +29,8 @@ class Gradients:
 @once
 def gradients(exam: Exam) -> Gradients:
     """Differentiate once; nothing is written into `.grad`."""
-    named = {n: p for n, p in exam.root.named_parameters() if p.requires_grad}
+    wanted = [(n, p) for n, p in exam.root.named_parameters() if p.numel()]
+    named = {n: p for n, p in wanted if p.requires_grad}
     answer = Gradients()
 
     def differentiate(call: Callable, *args: Any, **kwargs: Any) -> None:

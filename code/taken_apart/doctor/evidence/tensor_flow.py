@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...tensors import tensors_in
 from ...tracer import MOVES, Row, record
+from ..inputs import given_tensors
 
 # Operations by what they do, under one name each: see `SYNONYMS`.
 SYNONYMS = {"truediv": "div", "divide": "div", "true_divide": "div", "divide_": "div"}
@@ -34,6 +35,7 @@ POINTWISE |= {"tril", "triu"}
 REARRANGES = MOVES | RESHAPES
 PASSES = POINTWISE | REARRANGES | PIECES  # its main input goes through, changed or not
 LAYERS = {"linear", "layer_norm", "embedding", "rms_norm", "einsum", "matmul", "addmm"}
+CONVOLUTIONS = {"conv1d", "conv2d", "conv3d"}
 ACTIVATIONS = {"relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "sigmoid", "mish"}
 ACTIVATIONS |= {"glu", "selu"}
 FUSED = {"multi_head_attention_forward", "_native_multi_head_attention"}
@@ -219,7 +221,7 @@ def observe(call: Callable, *inputs: Any, **kwargs: Any) -> Flow:
             step.values = [value.clone() for value in step.values]
         steps.append(step)
 
-    given = list({id(t): t for t in tensors_in((inputs, kwargs))}.values())
+    given = list({id(t): t for t in given_tensors((inputs, kwargs))}.values())
     try:
         recording = record(call, *inputs, watch=watch, inside=True, **kwargs)
     except SystemExit as error:

@@ -86,6 +86,34 @@ def token_pairing(exam: Exam) -> Pairing | None:
     return Pairing(first, axis)
 
 
+@once
+def inner_order(exam: Exam) -> list[int] | None:
+    """Return at which place of the batch each sample stands inside; None if at its own.
+
+    A batch may be sorted on the way in and put back on the way out.
+    """
+    first = next((a for a in exam.attentions if a.has_scores), None)
+    flows, n = changed_flows(exam), exam.sequence.n_samples
+    if first is None or flows is None or len(first.key) != n:
+        return None
+    places = [place_of_change(exam, first, flow) for flow in flows]
+    if None in places or places == [0, 1]:
+        return None
+    for sample in range(2, n):
+        flow = exam.observe(exam.changed_at(sample))
+        same = same_operations(exam.flow, flow)
+        places.append(place_of_change(exam, first, flow) if same else None)
+    known = [place for place in places if place is not None]
+    return known if sorted(known) == list(range(n)) else None
+
+
+def place_of_change(exam: Exam, attention: Attention, flow: Flow) -> int | None:
+    """Return the one entry of axis 0 of the keys that differs in another run."""
+    key = attentions(flow)[exam.attentions.index(attention)].key
+    hit = differ(attention.key, key).flatten(1).any(1).nonzero().flatten()
+    return int(hit) if len(hit) == 1 else None
+
+
 def paired_axis(changed: list[Tensor]) -> tuple[str, int | None]:
     """Tell what runs along the keys' axis: what changed for sample 0, and for 1.
 
@@ -143,13 +171,26 @@ def first_scramble(
         source = step.inputs[0] if step.op in LAYERS else main_input(step)
         step = exam.flow.producer(source, step.index)
 
-    projected = False
+    projected, was_row = False, enters_as_row(exam, line[-1], flow) if line else False
     for step in reversed(line):
         changed = differ(step.value, flow.steps[step.index].value)
         if changed.any() and not is_row(changed, exam.sequence):
-            return step, projected
+            return step if was_row else None, projected
+        was_row |= bool(changed.any())
         projected |= step.op in ("linear", "einsum", "matmul", "addmm")
     return None, projected
+
+
+def enters_as_row(exam: Exam, step: Step, flow: Flow) -> bool:
+    """Say whether the changed token is one row of what a step reads."""
+    twin = flow.steps[step.index]
+    pairs = zip(step.inputs[:1], twin.inputs[:1], strict=False)
+    values = [
+        (exam.flow.value(a, step.index), flow.value(b, twin.index)) for a, b in pairs
+    ]
+    return any(
+        a.shape == b.shape and is_row(differ(a, b), exam.sequence) for a, b in values
+    )
 
 
 def is_row(changed: Tensor, sequence: Sequence) -> bool:

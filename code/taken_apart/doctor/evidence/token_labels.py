@@ -36,9 +36,17 @@ def moved_along(flow: Flow, tensor: Tensor, after: int, labels: Tensor) -> Follo
         if not moves:
             return labels, steps, users
         step = moves[0]
-        labels = step.func(labels, *step.args[1:], **step.kwargs)
+        labels = moved_alike(labels, step)
         tensor, after = step.outputs[0], step.index
         steps.append(step)
+
+
+def moved_alike(labels: Tensor, step: Step) -> Tensor:
+    """Do to labels what a step did; some functions take floating numbers only."""
+    try:
+        return step.func(labels, *step.args[1:], **step.kwargs)
+    except NotImplementedError:
+        return step.func(labels.double(), *step.args[1:], **step.kwargs).long()
 
 
 def merged(exam: Exam, attention: Attention) -> tuple[Tensor, list[Step], bool]:

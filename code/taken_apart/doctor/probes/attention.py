@@ -10,6 +10,7 @@ from ..evidence.attentions import (
     inner_width,
     model_width,
     normalised,
+    products_in_scores,
     scores,
 )
 from ..evidence.side_effects import gradients
@@ -172,7 +173,8 @@ def compared(attention: Attention, left: str, right: str) -> Findings:
         return
     weights = [{id(t) for t in end.inputs[1:] if t.dim() > 1} for end in ends]
     equal = not differ(one / one.std(), two / two.std(), 1e-5).any()
-    if equal or (weights[0] == weights[1] and ends[0] is not ends[1]):
+    same_input = ends[0].inputs[0] is ends[1].inputs[0] and ends[0] is not ends[1]
+    if equal or (weights[0] == weights[1] and same_input):
         yield found(
             "projections",
             "warning",
@@ -292,7 +294,10 @@ def score_scale(exam: Exam) -> Findings:
         if attention.is_recomputed or factor is None or attention.width < 2:
             continue
         width, ratio = attention.width, abs(factor) * math.sqrt(attention.width)
+        terms = products_in_scores(exam.flow, attention)
         if abs(ratio - 1) < 0.03 or normalised(attention):
+            continue
+        if abs(ratio * math.sqrt(terms) - 1) < 0.03:
             continue
         if starts_with_small_queries(attention, factor):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...untouched import reseed
+from ..evidence.hiding import is_of_raw_input
 from ..evidence.residual_stream import (
     Branch,
     branches,
@@ -17,7 +19,7 @@ from ..evidence.residual_stream import (
     has_bypass,
     is_linear,
 )
-from ..evidence.tensor_flow import ANY, FUSED, LAYERS, Flow, Step
+from ..evidence.tensor_flow import ANY, CONVOLUTIONS, FUSED, LAYERS, Flow, Step
 from ..exam import Exam
 from ..finding import Finding, Severity
 from ..numbers import differ
@@ -81,19 +83,22 @@ def summands(exam: Exam, step: Step) -> list[int]:
 def home_made_norms(exam: Exam) -> Findings:
     """Does each home-made norm normalise each token by itself?"""
     for path, module in norm_like(exam):
-        problem = norm_problem(module)
+        problem = tried_norm(module)
         if problem is None:
             continue
+        first = next(s for s in exam.flow.steps if s.row.module == path)
         severity = problem.severity
         if severity == "warning" and exam.has_padding:
             severity = "fault"  # then padding enters the statistics
+        if problem.over_tokens and is_of_raw_input(exam.flow, first):
+            severity = "note"
         yield found(
             problem.kind,
             severity,
             title=f"{path or type(module).__name__} {problem.does}",
             evidence=problem.evidence,
             fix="(x - mean) / sqrt(variance + eps), last axis",
-            at=next((s.row for s in exam.flow.steps if s.row.module == path), None),
+            at=first.row,
         )
 
 
@@ -124,6 +129,14 @@ class NormProblem(NamedTuple):
     does: str
     evidence: str
     kind: str = "norm / residual / FFN"
+    over_tokens: bool = False
+
+
+def tried_norm(module: nn.Module) -> NormProblem | None:
+    """Try a norm; None also for one that wants more than its input."""
+    with contextlib.suppress(Exception):
+        return norm_problem(module)
+    return None
 
 
 def norm_problem(module: nn.Module) -> NormProblem | None:
@@ -140,6 +153,7 @@ def norm_problem(module: nn.Module) -> NormProblem | None:
             "warning",
             does="takes its statistics over tokens, not over features",
             evidence="a change of token 0 moves the output of the others",
+            over_tokens=True,
         )
     if problem := grows_with_input(y, larger):
         return problem
@@ -190,13 +204,29 @@ def norms_over_tokens(exam: Exam) -> Findings:
             continue
         yield found(
             "norm / residual / FFN",
-            "fault" if exam.has_padding else "warning",
+            harm_of_norm(exam, step),
             title=title,
             evidence=evidence,
             fix="nn.LayerNorm(d_model)",
             at=step.row,
         )
         return
+
+
+def harm_of_norm(exam: Exam, step: Step) -> Severity:
+    """Say how bad statistics over tokens are: padding would enter them."""
+    words = exam.has_sequence and exam.sequence.is_ids
+    by_design = step.op == "batch_norm" and not words and not exam.has_padding
+    if by_design or prepares(exam.flow, step):
+        return "note"
+    return "fault" if exam.has_padding else "warning"
+
+
+def prepares(flow: Flow, step: Step) -> bool:
+    """Say whether a norm works on what came in, or on what a convolution returned."""
+    made = flow.line(step.inputs[0], step.index) if step.inputs else []
+    convolved = bool(made) and made[-1].op in CONVOLUTIONS
+    return convolved or is_of_raw_input(flow, step)
 
 
 def is_transposed(flow: Flow, step: Step) -> bool:
@@ -297,17 +327,19 @@ def attention_to_the_stream(exam: Exam) -> Findings:
     """Does each layer's attention read what the layers before it have made?"""
     flow, mixes = exam.flow, [a.mix for a in exam.attentions]
     for i, attention in enumerate(exam.attentions):
-        mix, earlier, layer = attention.mix, mixes[:i], attention.source("query")
+        mix, earlier = attention.mix, mixes[:i]
+        layers = [attention.source(side) for side in ("query", "key", "value")]
         if not earlier or attention.is_recomputed:
             continue
-        if layer is None or layer.op != "linear":
+        if any(layer is None or layer.op != "linear" for layer in layers):
             continue
         path = flow.ahead(mix.outputs[0], mix.index, lambda s: s.op == "add", ANY)
         if path is None or len(path[-1].inputs) < 2:
             continue
         join = path[-1]
         added = [depends_on(flow, t, join.index, earlier) for t in join.inputs]
-        if any(added) and not depends_on(flow, layer.inputs[0], layer.index, earlier):
+        reads = [(s.inputs[0], s.index) for s in layers if s is not None]
+        if any(added) and not any(depends_on(flow, *read, earlier) for read in reads):
             yield found(
                 "norm / residual / FFN",
                 "fault",

@@ -18,7 +18,7 @@ from ..finding import Finding, Severity
 # What a probe may need, and why an exam does not have it: "" where it does.
 NEEDS: dict[str, Callable[[Exam], str]] = {
     "run": lambda exam: "the call raised" if exam.raised else "",
-    "root": lambda exam: "" if exam.has_root else "it is no nn.Module",
+    "root": lambda exam: "" if exam.has_root else "no nn.Module was found behind it",
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
     "sequence": lambda exam: "" if exam.has_sequence else "no input looks like tokens",
     "samples": lambda exam: "" if exam.has_samples else "there is no batch",

@@ -15,6 +15,7 @@ from ..evidence.attentions import (
     letters,
     operands,
 )
+from ..evidence.hiding import is_of_raw_input
 from ..evidence.sample_leaks import leak_between_samples, other_samples
 from ..evidence.tensor_flow import REARRANGES, Flow, Step, same_operations
 from ..evidence.token_changes import (
@@ -217,6 +218,8 @@ def scrambled_split(exam: Exam) -> Findings:
     step = first.scrambling_step
     if step.op in STATISTICS:
         severity: Severity = "fault" if exam.has_padding else "warning"
+        if is_of_raw_input(exam.flow, step):
+            severity = "note"  # each series is brought to one scale, by design
         reason = NORM_MIXES._replace(severity=severity)
     elif step.op in REARRANGES:
         reason = SPLIT_MIXES if first.projected else RESHAPE_MIXES
@@ -258,10 +261,7 @@ def samples_in_output(exam: Exam) -> Findings:
             fix="pool over the axis of tokens, not over the batch",
         )
         return
-    swap = exam.changed_at(seq.n_samples - 1)
-    after = exam.run(swap) if exam.is_change(swap) else None
-    before = exam.fast_outputs or []
-    if after is not None and all(map(torch.equal, before, after)):
+    if changes_nothing(exam, seq.n_samples - 1) and not changes_nothing(exam, None):
         yield found(
             kind,
             "fault",
@@ -269,6 +269,14 @@ def samples_in_output(exam: Exam) -> Findings:
             evidence="other content of it changes nothing",
             fix="read along the axis of tokens: x[:, 0], not x[0]",
         )
+
+
+def changes_nothing(exam: Exam, sample: int | None) -> bool:
+    """Say whether other content of a sample, or of all, changes no output."""
+    swap = exam.changed_at(sample)
+    after = exam.run(swap) if exam.is_change(swap) else None
+    before = exam.fast_outputs or []
+    return after is not None and all(map(torch.equal, before, after))
 
 
 @probe("run", "numbers", "sequence", "output", costly=True)

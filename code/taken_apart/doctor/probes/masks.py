@@ -6,10 +6,10 @@ from torch import Tensor
 
 from ...tracer import Row
 from ..evidence.attentions import Attention
+from ..evidence.hiding import masked_by_inputs
 from ..evidence.padding import (
     PaddingView,
     adds_float_mask,
-    compares_ids,
     effect_of_padding,
     first_token_only,
     masks_weights,
@@ -21,7 +21,7 @@ from ..evidence.padding import (
     triangle,
     weak_fill,
 )
-from ..evidence.tensor_flow import Step
+from ..evidence.tensor_flow import CONVOLUTIONS, Step
 from ..exam import Exam
 from ..finding import Finding, Severity
 from .kit import Findings, Reason, drops, found, probe
@@ -178,7 +178,7 @@ def filled_too_little(attention: Attention) -> Reason | None:
 
 def unused_mask(exam: Exam) -> Reason:
     """Say whether there is a mask at all, where none has an effect."""
-    if exam.masks or compares_ids(exam):
+    if exam.masks or masked_by_inputs(exam.flow, exam.attentions):
         return Reason(
             "mask meaning",
             title="There is a mask, and it hides no padding",
@@ -208,9 +208,10 @@ def padding_content(exam: Exam) -> Findings:
     if tokens_axis(exam, exam.output) is None:
         yield pooled_padding(exam, distance)
     else:
+        convolves = any(s.op in CONVOLUTIONS for s in exam.flow.steps)
         yield found(
             "mask meaning",
-            "fault",
+            "note" if convolves else "fault",  # it reaches across the last real token
             title="The content of padding moves the output of real tokens",
             evidence=f"by up to {distance:.3g}",
             fix="hide padding from all that mixes tokens",

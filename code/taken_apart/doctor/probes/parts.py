@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from ...tensors import tensors_in
+from ..evidence.branches import is_idle_expert, is_left_out
 from ..evidence.position_tables import position_tables, stored_tensors
 from ..evidence.residual_stream import in_feed_forward
 from ..evidence.side_effects import gradients, parameters_replaced
@@ -129,25 +130,42 @@ def repeated_objects(exam: Exam) -> Findings:
 @probe("root", "numbers")
 def cloned_values(exam: Exam) -> Findings:
     """Do layers start with different numbers?"""
+    copies = [names for names in equal_matrices(exam.root) if len(names) > 1]
+    if not copies:
+        return
+    stacks = [p for p, m in exam.modules if isinstance(m, nn.TransformerEncoder)]
+    known = [n for n in copies if any(of_stack(name, stacks) for name in n)]
+    own = [names for names in copies if names not in known]
+    shown = (own or known)[0]
+    count = len(own or known)
+    yield found(
+        "registration / sharing",
+        "warning" if own else "note",
+        title=(
+            f"{count} matrices start as bit for bit copies of others"
+            if count > 1
+            else "A matrix starts as a bit for bit copy of another"
+        ),
+        evidence=f"{shown[0]} equals {', '.join(shown[1:3])}"
+        + "; nn.TransformerEncoder copies its layer" * (not own),
+        fix="initialise the matrices again after building, or share one object",
+    )
+
+
+def of_stack(name: str, stacks: list[str]) -> bool:
+    return any(name.startswith(f"{path}.layers.".lstrip(".")) for path in stacks)
+
+
+def equal_matrices(module: nn.Module) -> list[list[str]]:
+    """Return the names of parameters by what they hold; constants copy nothing."""
     by_content: dict[tuple, list[str]] = {}
-    for name, parameter in exam.root.named_parameters():
-        if parameter.dim() > 1 and parameter.numel() > 3 and parameter.std() > 0:
-            values = parameter.detach().double()
-            key = (
-                tuple(parameter.shape),
-                values.sum().item(),
-                values.square().sum().item(),
-            )
-            by_content.setdefault(key, []).append(name)
-    copies = [names for names in by_content.values() if len(names) > 1]
-    if copies:
-        yield found(
-            "registration / sharing",
-            "warning",
-            title=f"{len(copies)} matrices start as bit for bit copies of others",
-            evidence=f"{copies[0][0]} equals {', '.join(copies[0][1:3])}",
-            fix="initialise the matrices again after building, or share one object",
-        )
+    for name, parameter in module.named_parameters():
+        values = parameter.detach().double()
+        if values.dim() < 2 or values.numel() < 4 or len(values.unique()) < 4:
+            continue
+        key = values.sum().item(), values.square().sum().item()
+        by_content.setdefault((tuple(values.shape), *key), []).append(name)
+    return list(by_content.values())
 
 
 # --- what is used --------------------------------------------------------------------
@@ -158,13 +176,19 @@ def unused_parameters(exam: Exam) -> Findings:
     """Does every parameter reach the output?"""
     if gradients(exam).error or exam.has("registration / sharing"):
         return
-    names = gradients(exam).unused
-    if not names or all(g is None for g in gradients(exam).by_name.values()):
+    idle = gradients(exam).unused
+    if not idle or all(g is None for g in gradients(exam).by_name.values()):
         return
-    cut = cut_gradient(exam, names)
-    if cut is not None:
-        yield cut
+    names = [n for n in idle if not is_left_out(exam, n)]
+    names = [n for n in names if not is_idle_expert(exam, n, idle)]
+    if not names:
+        yield left_out(idle)
         return
+    yield cut_gradient(exam, names) or unused(exam, names)
+
+
+def unused(exam: Exam, names: list[str]) -> Finding:
+    """Tell of parameters that nothing uses, by the first of them."""
     part = names[0].rpartition(".")[0]
     kind = kind_of_unused(exam, names[0])
     title = f"{part or names[0]} is registered but has no part in the output"
@@ -173,12 +197,24 @@ def unused_parameters(exam: Exam) -> Findings:
         kind = "registration / sharing"
         title = f"{whole} is registered and never runs: something else runs instead"
     sibling = twice_called_sibling(exam, part)
-    yield found(
+    return found(
         kind,
         "fault" if sibling else "warning",
         title=title,
         evidence=unreached(names, sibling),
         fix="use it in forward, or remove it",
+    )
+
+
+def left_out(names: list[str]) -> Finding:
+    """Tell of parameters that another call would use."""
+    return found(
+        "registration / sharing",
+        "note",
+        title=f"This call makes no use of {names[0]}",
+        evidence=f"{len(names)} parameters are read on lines that it did not run, "
+        "or were not chosen",
+        fix="diagnose a call that uses them as well",
     )
 
 

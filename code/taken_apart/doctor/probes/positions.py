@@ -32,7 +32,7 @@ def positions(exam: Exam) -> Findings:
     placed = any(t.token_axis in t.axes_that_vary() for t in position_tables(exam))
     for table in position_tables(exam):
         varies = table.axes_that_vary()
-        if placed and not varies:
+        if not varies and (placed or not (table.is_long or table.is_zero)):
             continue  # a kind of token, a bias: something else tells positions apart
         kind, problem = "positional encoding", equal_positions(table)
         if problem is None and (problem := rounded_positions(table)):
@@ -330,8 +330,13 @@ def wrong_rate(rows: Tensor, steps: Tensor) -> Wording | None:
 
 
 def unlike_neighbours(rows: Tensor) -> Wording | None:
-    """Positions that are near should look more alike than positions far apart."""
-    half = len(rows) // 2
+    """Waves that are near should look more alike than those far apart.
+
+    All rows of waves are as long as each other: rows of random numbers are not.
+    """
+    lengths, half = rows.norm(dim=1), len(rows) // 2
+    if lengths.std() > 0.05 * lengths.mean():
+        return None
     near = torch.cosine_similarity(rows[:-1], rows[1:]).mean().item()
     far = torch.cosine_similarity(rows[:-half], rows[half:]).mean().item()
     if near < 0.5 and near < far + 0.3:
