@@ -1,34 +1,10 @@
 """One-line faults of `encoder.py`, each of which the encoder's tests must notice.
 
-A block names a mutant, then gives a text of the file (-), which must occur there
-exactly once, and the text to put in its place (+). Most are faults met in real
-encoders; the others each undo one decision of ours.
+`mutation.py` says how a block is read. Most are faults met in real encoders; the others
+each undo one decision of ours.
 """
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    name: str
-    before: str
-    after: str
-    reason: str  # why no call can tell it from the original; empty for a real fault
-
-
-def parse(text):
-    """Read the blocks below; those that begin with # are headings."""
-    blocks = [block.splitlines() for block in text.strip().split("\n\n")]
-    return [
-        Mutant(block[0], *(marked(block, sign) for sign in "-+="))
-        for block in blocks
-        if not block[0].startswith("#")
-    ]
-
-
-def marked(block, sign):
-    """Return the lines of a block that carry this sign, without it."""
-    return "\n".join(line[2:] for line in block if line.startswith(f"{sign} "))
-
+from mutation import parse
 
 MUTANTS = parse("""
 # Positions

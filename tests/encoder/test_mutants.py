@@ -4,10 +4,7 @@ The tests of the suites below are called on each mutant, in this process, until 
 fails. `pytest tests/encoder/test_mutants.py -s` prints which test that was.
 """
 
-import functools
 import sys
-import types
-from pathlib import Path
 
 import encoder
 import pytest
@@ -20,10 +17,11 @@ import test_encoder_state
 import test_encoder_training
 import torch
 from mutants import EQUIVALENT, MUTANTS
+from mutation import Hunt
 
-SOURCE = Path(encoder.__file__).read_text(encoding="utf-8")
-SUITES = (  # the quickest and strictest first
-    test_encoder_equations,
+HUNT = Hunt(
+    encoder,
+    test_encoder_equations,  # the quickest and strictest first
     test_encoder_training,
     test_encoder_from_torch,
     test_encoder_input,
@@ -31,60 +29,6 @@ SUITES = (  # the quickest and strictest first
     test_encoder_bias,
     test_encoder_state,
 )
-
-
-def load(source):
-    """Return the module `encoder` that this text makes."""
-    module = types.ModuleType("encoder")
-    exec(compile(source, "mutated encoder.py", "exec"), vars(module))
-    return module
-
-
-def mutated(mutant):
-    """Return the text of `encoder.py` with the mutant's change."""
-    assert SOURCE.count(mutant.before) == 1, f"not found exactly once: {mutant.name}"
-    return SOURCE.replace(mutant.before, mutant.after)
-
-
-class Collected:
-    """A plugin that keeps what pytest finds."""
-
-    def pytest_collection_modifyitems(self, items):
-        self.items = items
-
-
-@functools.cache
-def every_call():
-    """Return each test of the suites with each of its arguments, as pytest finds them.
-
-    A test that wants a fixture could not be called here, so there is to be none.
-    """
-    found = Collected()
-    files = [suite.__file__ for suite in SUITES]
-    quiet = ["--collect-only", "-qq", "-p", "no:cacheprovider"]
-    assert pytest.main([*quiet, *files], plugins=[found]) == pytest.ExitCode.OK
-    calls = []
-    for item in found.items:
-        arguments = item.callspec.params if hasattr(item, "callspec") else {}
-        fixtures = set(item.fixturenames) - set(arguments)
-        assert not fixtures, f"{item.nodeid} wants {fixtures}"
-        calls.append((item.obj, arguments))
-    return calls
-
-
-def killer(source, monkeypatch):
-    """Return the name of the first test that fails on this encoder, or None."""
-    module = load(source)
-    monkeypatch.setitem(sys.modules, "encoder", module)
-    for suite in SUITES:
-        monkeypatch.setattr(suite, "encoder", module)
-    for test, arguments in every_call():
-        torch.manual_seed(0)
-        try:
-            test(**arguments)
-        except (Exception, pytest.fail.Exception):
-            return test.__name__
-    return None
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -97,26 +41,26 @@ def one_thread():
 
 
 def test_every_suite_is_called_with_this_file_s_encoder():
-    names = {test.__module__ for test, _ in every_call()}
-    assert names == {suite.__name__ for suite in SUITES}
-    for test, _ in every_call():
+    names = {test.__module__ for test, _ in HUNT.every_call()}
+    assert names == {suite.__name__ for suite in HUNT.suites}
+    for test, _ in HUNT.every_call():
         assert getattr(sys.modules[test.__module__], test.__name__) is test
 
 
 def test_the_encoder_itself_passes_every_test(monkeypatch):
-    assert killer(SOURCE, monkeypatch) is None
+    assert HUNT.killer(HUNT.source, monkeypatch) is None
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_is_killed(mutant, monkeypatch):
-    test = killer(mutated(mutant), monkeypatch)
+    test = HUNT.killer(HUNT.mutated(mutant), monkeypatch)
     assert test, f"no test notices: {mutant.name}"
     print(f"\n| {mutant.name} | {test} |", end="")
 
 
 @pytest.mark.parametrize("mutant", EQUIVALENT, ids=lambda mutant: mutant.name)
 def test_equivalent_change_is_not_blamed(mutant, monkeypatch):
-    assert killer(mutated(mutant), monkeypatch) is None, mutant.reason
+    assert HUNT.killer(HUNT.mutated(mutant), monkeypatch) is None, mutant.reason
 
 
 def test_every_block_of_the_list_is_one_change():
