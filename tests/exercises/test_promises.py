@@ -21,8 +21,55 @@ from nbclient import NotebookClient
 
 CHAPTERS = sorted(path.stem for path in ROOT.glob("chapters/[0-9]*.ipynb"))
 
+AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}  # what a line runs through
+
 # Statements that follow the hints of the exercises, by page.
 PROMISES = {
+    "01_inputs": """
+        assert (positions(50, 2)[1:] - positions(1, 2)).norm(dim=1).argmin() == 43
+        angles = torch.tensor([5.0, 0.05], dtype=torch.float64)
+        by_hand = torch.stack((angles.sin(), angles.cos()), dim=1).flatten()
+        assert (positions(6, 4)[5] - by_hand).abs().max() < 1e-6
+        rooted, bare = (
+            run_on(lambda i, t: root * t[i] + positions(i.shape[1], 16).float())
+            for root in (4, 1)
+        )
+        assert "she" in rooted and "1.00" in rooted and "1.00" not in bare
+    """,
+    "02_attention": """
+        places = sinusoidal_positions(len(text), 16).float()
+        whole = places[1:], places[:-1]
+        back = torch.linalg.lstsq(*whole, driver="gelsd").solution
+        seen = attention(100 * places @ back, places, places)[1]
+        assert seen.diagonal(-1).min() > 0.9
+    """,
+    "03_multi_head": """
+        heads = block.unflatten(-1, (3, 2)).transpose(1, 2)
+        assert (heads == 14).nonzero().tolist() == [[0, 2, 1, 0]]
+        same = heads == block.reshape(1, 3, 3, 2)
+        assert same[heads == 24].all() and not same[heads == 14].any()
+        word, place = torch.eye(6).split(3)
+        part = MultiHeadAttention(6, n_heads=2)
+        part.query.weight.data = 100 * torch.cat((place.roll(-1, 0), place.roll(1, 0)))
+        part.key.weight.data = torch.cat((place, place))
+        part.value.weight.data = torch.cat((word, word))
+        part.output.weight.data = torch.eye(6)
+        order = torch.eye(3)[[2, 0, 1]]
+        told = part(torch.cat((order, torch.eye(3)), dim=1)[None])[0][0]
+        wanted = torch.cat((order.roll(1, 0), order.roll(-1, 0)), dim=1)
+        assert (told - wanted).abs().max() < 1e-4
+    """,
+    "04_feed_forward": """
+        part = FeedForward(d_model=8, d_ff=3).requires_grad_(False)
+        for values in part.parameters():
+            values.zero_()
+        for unit, seen in enumerate(([0, 3], [1, 4], [2, 4])):
+            part.up.weight[unit, seen], part.up.bias[unit] = 1, -1
+            part.down.weight[5 + unit, unit] = 1
+        words = torch.eye(8)
+        assert (part(words[:3] + words[[3, 4, 4]]) == words[5:]).all()
+        assert not part(torch.stack((words[0] + words[4], words[0], words[3]))).any()
+    """,
     "05_layer_norm": """
         bare = signs.stack(KINDS["residual only"])
         assert signs.vital_signs(bare)["size"][-1] > 1000
@@ -53,26 +100,80 @@ PROMISES = {
         assert gap(ours(x)[0], ours(x, padding)[0]) > 0.01
         assert len({id(next(layer.parameters())) for layer in stacks["six calls"]}) == 6
     """,
+    "08_training": """
+        assert abs(blind["obvious"] - (1 + (62 / 63) ** 10) / 2) < 0.01
+        ids, is_pad = match_batch(4, seeded(3))[:2]
+        sound, ill = (fresh(name).encoder for name in "AB")
+        far = [moved_by_padding(encoder, ids, is_pad) for encoder in (sound, ill)]
+        assert far[0] < 1e-5 < far[1]
+        last, changed = (~is_pad[0]).sum() - 1, ids.clone()
+        changed[0, last] = ids[0, last] % 31 + 1
+        moved = (sound(ids, is_pad)[0] - sound(changed, is_pad)[0])[0, 0]
+        assert moved.abs().max() > 1e-5
+        sound(ids, is_pad)[0][~is_pad].pow(3).mean().backward()
+        silent = [n for n, p in sound.named_parameters() if p.grad.abs().max() < 1e-7]
+        assert all(name.endswith("key.bias") for name in silent)
+    """,
+    "09_pitfalls": """
+        from encoder import EncoderLayer
+
+        failed = [fails(case.build(), *case.inputs()) for case in six]
+        assert sum("moved by padding" in each for each in failed) == 2
+        assert failed.count([]) == 2
+        layer = EncoderLayer(32, 4, 64).eval()
+        part = dict(layer.attention.named_children())
+        part |= dict(layer.feed_forward.named_children())
+        part |= dict(layer.named_children())
+        x, is_pad = torch.randn(2, 6, 32), torch.arange(6) > torch.tensor([[5], [3]])
+        other = x + is_pad[..., None]
+        moved = broken(other, is_pad, part) - broken(x, is_pad, part)
+        assert moved[~is_pad].abs().max() > 0.01
+    """,
 }
 
 
 def cells_for(source, others):
     """Return, in order, the cells that a statement needs after all of them have run.
 
-    They bind what it names, or what one of them names: also where they do so again.
+    What a line reads was bound last before it. What a function reads may be bound again
+    further down, so all cells that bind it are needed.
     """
-    wanted, before, needed = names_in(source), None, []
-    while before != wanted:
-        before = wanted
-        needed = [cell for cell in others if bound(ast.parse(cell.source)) & wanted]
-        wanted = wanted.union(*(names_in(cell.source) for cell in needed))
-    return needed
+    trees = [ast.parse(cell.source) for cell in others]
+    binds, needed, todo = [*map(bound, trees)], set(), [(ast.parse(source), len(trees))]
+    while todo:
+        tree, at = todo.pop()
+        by_lines, by_functions = reads(tree)
+        found = {i for i, names in enumerate(binds) if names & by_functions}
+        for name in by_lines:
+            found.update([i for i in range(at) if name in binds[i]][-1:])
+        todo += [(trees[i], i) for i in found - needed]
+        needed |= found
+    return [cell for i, cell in enumerate(others) if i in needed]
 
 
-def names_in(source):
-    """Return the names that a cell reads."""
-    names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
-    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+def reads(tree):
+    """Return the names that a cell's lines read and did not bind, and its functions."""
+    by_lines, by_functions, own = set(), set(), set()
+    for node in tree.body:
+        new = bound(ast.Module([node], []))
+        known = own | new if isinstance(node, ast.For) else own
+        table = symtable.symtable(ast.unparse(node), "", "exec")
+        by_lines |= {name for name, late in read_in(table) if not late} - known
+        by_functions |= {name for name, late in read_in(table) if late}
+        by_lines |= new - own if isinstance(node, ast.AugAssign) else set()
+        own |= new
+    return by_lines, by_functions
+
+
+def read_in(table, late=False):
+    """Yield each name of the page that is read; late is what a function reads."""
+    top = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (top or symbol.is_global()):
+            yield symbol.get_name(), late
+    for inner in table.get_children():
+        function = inner.get_type() == "function" and inner.get_name() not in AT_ONCE
+        yield from read_in(inner, late or function)
 
 
 def test_a_cell_that_binds_a_name_again_is_needed_too():
@@ -80,6 +181,13 @@ def test_a_cell_that_binds_a_name_again_is_needed_too():
     others = [nbformat.v4.new_code_cell(source) for source in sources]
     needed = [cell.source for cell in cells_for("assert f() == 3", others)]
     assert needed == [sources[0], sources[2], sources[4]]
+
+
+def test_a_line_needs_what_was_bound_last_before_it():
+    sources = ["x = 1", "x = 2", "y = [x for _ in 'ab']", "x = 3", "y[0] += 1"]
+    others = [nbformat.v4.new_code_cell(source) for source in sources]
+    needed = [cell.source for cell in cells_for("assert y == [2, 2]", others)]
+    assert needed == sources[1:3]
 
 
 @pytest.mark.parametrize("page", PROMISES)
