@@ -2,8 +2,8 @@
 
 A `TorchFunctionMode` sees every torch operation that the module calls and notes the
 reader's own line, the module, the shapes and the dtypes: no tensor is kept, no hook is
-set, no result changes. `axis_names.py` finds the names of the axes, when they are first
-asked for, by running a stand-in of the module at other sizes.
+set, no result changes. `axis_names.py` finds the names of the axes, before `trace`
+returns, by running stand-ins of the module at other sizes: a trace is plain data.
 
 Shapes use one legend everywhere: B batch, T tokens, Tk tokens of a second sequence,
 D = d_model, H heads, K = d_head, F = d_ff, V vocabulary.
@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import first_line
 from ..tensors import tensors_in
+from ..untouched import random_states
 from .axis_names import find_names
 from .fast_path import FAST_PATHS
 from .input_axes import Subject
@@ -40,6 +41,7 @@ def trace(
     axes: Mapping[str, int] | None = None,
     inside: bool = False,
     raises: bool = False,
+    names: bool = True,
     **kwargs: Any,
 ) -> "Trace":
     """Call `module(*inputs, **kwargs)` once and return what ran; see `Trace`.
@@ -47,6 +49,8 @@ def trace(
     `module` is any callable. `axes` names sizes, as in {"S": 7}. `inside=True` keeps
     torch's encoder on its slow path, which can be seen; its fast path is one row.
     If the call raises, the trace holds the error, or with `raises=True` raises it.
+    Then small copies of the module run, two as a rule and at most 60, to find the names
+    of axes; with `names=False` none does, and axes are numbers.
     Raises TypeError if `module` cannot be called, ValueError for other `axes`.
     """
     if not callable(module):
@@ -54,11 +58,29 @@ def trace(
     for name, size in (axes or {}).items():
         if not str(name).isidentifier() or type(size) is not int or size < 1:
             raise ValueError(f'axes wants names and sizes, {{"T": 7}}, got {axes!r}')
-    template = without_values((inputs, kwargs))
+    template, dice = without_values((inputs, kwargs)), [*random_states()]
     recording = record(module, *inputs, inside=inside, **kwargs)
     if raises and recording.error is not None:
         raise recording.error
-    return Trace(recording, template, dict(axes or {}))
+    traced = Trace(recording)
+    if names:
+        tensors = {id(tensor): tensor for tensor in tensors_in((inputs, kwargs))}
+        traced.name_axes(
+            Subject(
+                recording.call,
+                owner(recording.call),
+                inputs=template,
+                record=functools.partial(rows_of, inside=inside),
+                rows=recording.rows,
+                given=dict(axes or {}),
+                shapes_of=recording.shapes,
+                arrays=recording.shapes([*tensors.values()]),
+                dice=dice,
+                strangers=strangers(recording),
+                generators=recording.generators,
+            )
+        )
+    return traced
 
 
 class Trace:
@@ -66,62 +88,33 @@ class Trace:
 
     `print(t)` shows a table, a notebook the ShapeTracer view. `.path` says whether
     torch's fast path ran, `.naming` how the names of the axes were found, `.sizes` what
-    they stand for. `.to_dict()` is all of that in plain values.
-
-    Rows are there at once. The names of axes are an experiment, made once, when the
-    first of them is asked for: by `print`, the view, `.sizes`, a row's `.axes` or
-    `.event`. It runs small copies of the module, at least twice, at most 44 times.
+    they stand for, `.relations` how they depend, as {"D": "H*K"}. `.to_dict()` is all
+    of that in plain values. To read a trace runs nothing.
     """
 
-    def __init__(
-        self, recording: Recorder, inputs: tuple | None, given: dict[str, int]
-    ):
+    def __init__(self, recording: Recorder):
         self.error, self.path = recording.error, path_taken(recording)
         self.module = getattr(recording.call, "__name__", type(recording.call).__name__)
-        self.rows = recording.rows
-        # A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
-        strangers = recording.guide.strangers.values()
-        self._subject: Subject | None = Subject(
-            call=recording.call,
-            root=owner(recording.call),
-            inputs=inputs,
-            record=functools.partial(rows_of, inside=recording.inside),
-            rows=recording.rows,
-            given=given,
-            strangers=[m for m in strangers if [*m.parameters(), *m.buffers()]],
-            generators=recording.generators,
-        )
-
-        def ask() -> object:
-            return self.names
-
-        for row in self.rows:
-            for shape in (*row.inputs, *row.outputs):
-                shape.ask = ask
+        self.rows, self.sizes, self.relations = recording.rows, {}, {}
+        self.naming = "axes are numbers: names=False"
         if self.error is not None:
             drop_frames(self.error)
 
-    @functools.cached_property
-    def names(self) -> dict:
-        """Find the names of all axes: `sizes`, `relations` ("D": "H*K"), `naming`."""
-        assert self._subject is not None  # it is let go below, and this is cached
-        names, self._subject = find_names(self._subject), None
-        return names
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return self.names["sizes"]
-
-    @property
-    def naming(self) -> str:
-        return self.names["naming"]
+    def name_axes(self, subject: Subject) -> None:
+        found = find_names(subject)
+        self.sizes: dict[str, int] = found["sizes"]
+        self.relations: dict[str, str] = found["relations"]
+        self.naming: str = found["naming"]
+        for row in self.rows:
+            row.replay = None  # it was kept for this
 
     @property
     def cause(self) -> str:
         return self.rows[-1].cause if self.error is not None and self.rows else ""
 
     def to_dict(self) -> dict:
-        told = {"module": self.module, "path": self.path, **self.names}
+        told = {"module": self.module, "path": self.path, "sizes": self.sizes}
+        told |= {"relations": self.relations, "naming": self.naming}
         rows, error = [row.to_dict() for row in self.rows], None
         if self.error is not None:
             error = {"type": type(self.error).__name__}
@@ -140,6 +133,15 @@ class Trace:
         from ..views import ShapeTracer  # here, for a trace alone needs no view
 
         return ShapeTracer(self)._repr_mimebundle_(**kwargs)
+
+
+def strangers(recording: Recorder) -> list[nn.Module]:
+    """Return modules that ran and that the call does not hold.
+
+    A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
+    """
+    met = recording.guide.strangers.values()
+    return [m for m in met if [*m.parameters(), *m.buffers()]]
 
 
 def without_values(inputs: tuple) -> tuple | None:

@@ -18,7 +18,7 @@ def change_of(row: Row, others: Sequence[Row]) -> dict | None:
         [same.inputs[0] for same in (row, *others)],
         [same.output for same in (row, *others)],
     )
-    names, new = list(row.inputs[0].names), list(row.output.names)
+    names, new = list(row.inputs[0].axes), list(row.output.axes)
     if row.op in REGROUPINGS:
         return reshape_change(
             names, list(zip(*before, strict=True)), new, list(zip(*after, strict=True))

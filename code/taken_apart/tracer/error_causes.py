@@ -22,8 +22,11 @@ def explain(row: "Row", error: Exception) -> tuple[str, str]:
     """Return the axes that do not fit, and a sentence with the likely cause."""
     message = first_line(error)
     if row.op.startswith("raise"):
-        place = f"{os.path.basename(row.file)}:{row.line}"
-        return "", f"refused at {place}: {message}"
+        place = f"{os.path.basename(row.file)}:{row.line}" if row.line else ""
+        if isinstance(row.detail, str):  # how the module wants to be called
+            line = f"the call at {place}" if place else "the call of the module"
+            return "", f"{line} does not fit {row.detail}"
+        return "", f"refused at {place}: {message}" if place else message
     for reason in REASONS:
         with contextlib.suppress(IndexError):  # an operand with fewer axes than usual
             found = reason(row, message)

@@ -1,19 +1,23 @@
 """Record what a call runs: a `TorchFunctionMode` that notes a row an operation."""
 
 import contextlib
+import functools
+import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from ..tensors import held
+from ..tensors import held, tensors_in
 from .fast_path import FAST_PATHS, eager, fast_path_kept
 from .places import Guide, callers
-from .rows import Row, Shape, shapes_in
+from .rows import Row, Shape, shape_of
 from .torch_attention import (
     ATTENTION_ARGUMENTS,
     attention_parts,
@@ -54,9 +58,9 @@ def record(
     if recorder.error is not None:
         recorder.end_with(recorder.error)
     elif not recorder.rows:
-        name, given = type(call).__name__, shapes_in((inputs, kwargs))
-        note = "opaque: no operation could be seen inside"
-        recorder.rows.append(Row(name, given, shapes_in(recorder.result), note=note))
+        name, given = type(call).__name__, recorder.shapes((inputs, kwargs))
+        note, result = "opaque: no operation could be seen inside", recorder.result
+        recorder.rows.append(Row(name, given, recorder.shapes(result), note=note))
     return recorder
 
 
@@ -75,29 +79,40 @@ class Recorder(TorchFunctionMode):
         self.keeps_fast_path = not inside
         self.opening = False  # while torch's attention is being retold
         self.rows: list[Row] = []
+        self.numbers, self.next_number = WeakTensorKeyDictionary(), 1
         self.generators: list[torch.Generator] = []
         self.result: Any = None
         self.error: Exception | None = None
         root = owner(call)
-        self.guide = Guide([] if root is None else held(root), root)
+        self.guide = Guide([] if root is None else [*held(root)], root)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, op_name(func)
         in_place = name.endswith("_") or name == "setitem"
-        before = shapes_in((args, kwargs)) if in_place else None
+        before = self.shapes((args, kwargs)) if in_place else None
         try:
             output = func(*args, **kwargs)
         except Exception as error:
-            row = self.add(name, before or shapes_in((args, kwargs)), [], error)
+            row = self.add(name, before or self.shapes((args, kwargs)), [], error)
             row.detail = failure_detail(name, args)
             raise
         if func is Tensor.__iter__:
             name, output = "unbind", tuple(output)
-        outputs = shapes_in(args[0] if name == "setitem" else output)
+        outputs = self.shapes(args[0] if name == "setitem" else output)
         if outputs:
-            row = self.add(name, before or shapes_in((args, kwargs)), outputs)
+            row = self.add(name, before or self.shapes((args, kwargs)), outputs)
             self.look_closer(row, func, args, kwargs, output)
         return iter(output) if func is Tensor.__iter__ else output
+
+    def shapes(self, value: Any) -> list[Shape]:
+        """Return the shapes of the tensors in a value; each tensor has its number."""
+        shapes = []
+        for tensor in tensors_in(value):
+            if (number := self.numbers.get(tensor)) is None:
+                number, self.next_number = self.next_number, self.next_number + 1
+                self.numbers[tensor] = number
+            shapes.append(shape_of(tensor, number))
+        return shapes
 
     def add(
         self,
@@ -112,7 +127,7 @@ class Recorder(TorchFunctionMode):
         if self.opening:
             row.depth, row.note = row.depth + 1, "recomputed to show each head"
         elif name in FAST_PATHS:
-            row.note = "torch's fast path: one opaque operation"
+            row.note = "torch's fast path, opaque: trace(..., inside=True) opens it"
         self.rows.append(row)
         return row
 
@@ -121,8 +136,10 @@ class Recorder(TorchFunctionMode):
     ) -> None:
         if isinstance(kwargs.get("generator"), torch.Generator):
             self.generators.append(kwargs["generator"])
-        if row.op in MOVES or row.op in NORMALISES:
-            row.detail = axis_detail(row.op, func, args, kwargs)
+        row.detail = axis_detail(row.op, func, args, kwargs)
+        plain = len(row.inputs) == 1 and args and isinstance(args[0], Tensor)
+        if plain and row.output != row.inputs[0] and func is not Tensor.__iter__:
+            row.replay = functools.partial(call_again, func, args[1:], kwargs)
         if self.watch is not None:
             self.watch(row, func, args, kwargs, output)
         if row.op in ATTENTION_ARGUMENTS and not self.opening:
@@ -160,8 +177,26 @@ class Recorder(TorchFunctionMode):
         row.module, row.depth = place.path or "", place.depth
         own = [f for f in frames if place.spot and f.f_code is place.spot.code]
         if own:
-            row.inputs = shapes_in(list(own[0].f_locals.values()))
+            row.inputs = self.shapes(list(own[0].f_locals.values()))
+        called = frames[0].f_locals.get("self") if frames else self.call
+        if isinstance(error, TypeError) and not in_forward(frames):
+            row.detail = wanted_call(called)
         self.rows.append(row)
+
+
+def in_forward(frames: Sequence[FrameType]) -> bool:
+    """Say whether the innermost frame is more than torch's call of a module."""
+    return bool(frames) and frames[0].f_code is not nn.Module._call_impl.__code__
+
+
+def wanted_call(module: Any) -> str | None:
+    """Say how a module wants to be called: "forward(x, mask=None)"."""
+    with contextlib.suppress(TypeError, ValueError):
+        forward = getattr(module, "forward", module)
+        parameters = inspect.signature(forward).parameters.values()
+        plain = [p.replace(annotation=p.empty) for p in parameters]
+        return f"{forward.__name__}{inspect.Signature(plain)}"
+    return None
 
 
 def op_name(func: Any) -> str:
@@ -177,16 +212,30 @@ def owner(call: Any) -> nn.Module | None:
     return call if isinstance(call, nn.Module) else None
 
 
-def axis_detail(
-    name: str, func: Callable, args: tuple, kwargs: dict
-) -> int | list[int] | None:
-    """Return the order of axes after a move, found by moving, or softmax's axis."""
+def call_again(func: Callable, rest: tuple, kwargs: dict, tensor: Tensor) -> Any:
+    return func(tensor, *rest, **kwargs)
+
+
+def axis_detail(name: str, func: Callable, args: tuple, kwargs: dict) -> Any:
+    """Return what shapes do not tell of an operation on axes.
+
+    That is the order of axes after a move, found by moving, the axis of a softmax, of a
+    stack and of an unbind, an einsum's equation, and whether a tensor is the index.
+    """
     with contextlib.suppress(Exception):  # bookkeeping must not break the call
         if name in NORMALISES:
             axis = kwargs["dim"] if "dim" in kwargs else args[1]
             return axis % args[0].dim()
-        numbers = torch.empty(tuple(range(2, 2 + args[0].dim())), device="meta")
-        return [size - 2 for size in func(numbers, *args[1:], **kwargs).shape]
+        if name in ("stack", "unbind"):
+            return kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        if name == "einsum":
+            return args[0]
+        if name == "getitem":
+            whole = isinstance(args[1], Tensor) and args[1].dtype != torch.bool
+            return "tensor" if whole else None
+        if name in MOVES:
+            numbers = torch.empty(tuple(range(2, 2 + args[0].dim())), device="meta")
+            return [n - 2 for n in func(numbers, *args[1:], **kwargs).shape]
     return None
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..tensors import tensors_in
 from .error_causes import explain
 
 
@@ -28,17 +27,12 @@ class Spot(NamedTuple):
 class Shape(tuple[int, ...]):
     """The shape of one tensor: a tuple of sizes that knows its `.dtype` and `.axes`.
 
-    Reading `.axes` asks `ask` first, which finds the names of a whole trace, once.
+    Two shapes with one `number` are those of the same tensor.
     """
 
     dtype: torch.dtype
-    names: tuple[str, ...] = ()
-    ask: Callable[[], object] = staticmethod(lambda: None)
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        self.ask()
-        return self.names
+    number: int = 0
+    axes: tuple[str, ...] = ()  # their names, once they have been looked for
 
     @property
     def bytes(self) -> int:
@@ -47,7 +41,7 @@ class Shape(tuple[int, ...]):
     def filled(self, batch: int) -> "Shape":
         """Return the shape with its batch of no samples as large as it really is."""
         full = Shape(batch if size == 0 else size for size in self)
-        full.dtype = self.dtype
+        full.dtype, full.number = self.dtype, self.number
         return full
 
     def __str__(self) -> str:
@@ -55,7 +49,8 @@ class Shape(tuple[int, ...]):
 
     def to_dict(self) -> dict:
         dtype = str(self.dtype).removeprefix("torch.")
-        shape = {"shape": list(self), "axes": list(self.axes)}
+        axes = self.axes or map(str, self)
+        shape = {"shape": list(self), "axes": list(axes)}
         return shape | {"dtype": dtype, "bytes": self.bytes}
 
 
@@ -72,8 +67,9 @@ class Row:
     module: str = ""
     depth: int = 0  # 0 = called from the reader's line, more = inside torch's modules
     note: str = ""
-    detail: Any = None  # order of axes, softmax's axis, einsum's equation, id range
-    change: dict | None = None  # what `event` tells, once the names are known
+    detail: Any = None  # order of axes, an axis, einsum's equation, id range
+    replay: Callable | None = None  # the operation, to be asked about other sizes
+    event: dict | None = None  # split, merge, move .. of axes, once they have names
 
     @property
     def output(self) -> Shape | None:
@@ -86,13 +82,6 @@ class Row:
     @property
     def input_axes(self) -> list[tuple[str, ...]]:
         return [shape.axes for shape in self.inputs]
-
-    @property
-    def event(self) -> dict | None:
-        """What happened to axes: split, merge, regroup, move, cut, join, normalise."""
-        for shape in self.inputs[:1]:
-            shape.ask()
-        return self.change
 
     @property
     def file(self) -> str:
@@ -149,12 +138,8 @@ def source_line(spot: Spot, part: bool = False) -> str:
     return " ".join(" ".join(texts).split())
 
 
-def shapes_in(value: Any) -> list[Shape]:
-    return [shape_of(tensor) for tensor in tensors_in(value)]
-
-
-def shape_of(tensor: Tensor) -> Shape:
+def shape_of(tensor: Tensor, number: int) -> Shape:
     # A nested tensor has one size only, the number of its rows.
     shape = Shape((tensor.size(0),) if tensor.is_nested else tensor.shape)
-    shape.dtype = tensor.dtype
+    shape.dtype, shape.number = tensor.dtype, number
     return shape

@@ -25,7 +25,8 @@ def table(trace: "Trace", width: int = 100) -> str:
             lines.append(f"  ... and the same {count(rows)} in {repeats}")
     if trace.error is not None:
         last, kind = trace.rows[-1], type(trace.error).__name__
-        lines += ["", f"{last.op} raised {kind}: {first_line(trace.error)}"]
+        who = "" if last.op.startswith("raise ") else f"{last.op} "
+        lines += ["", f"{who}raised {kind}: {first_line(trace.error)}"]
         lines += [f"  {text}" for text in (last.mismatch,) if text]
         lines += [f"  likely cause: {last.cause}"]
     return "\n".join(lines)
