@@ -3,10 +3,12 @@
 Sizes are distinct primes where shapes matter: B = 2, T = 5 or 7, H = 3.
 """
 
+import copy
 import gc
 import json
 import math
 import random
+import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -267,7 +269,8 @@ def test_the_fast_path_stays_one_opaque_row_with_the_same_numbers():
     assert torch.equal(plain, recording.result)
     assert [row.op for row in t.rows] == ["_transformer_encoder_layer_fwd"]
     assert "fast path" in t.path
-    assert "opaque" in t.rows[0].note
+    assert "opaque: trace(..., inside=True) opens it" in t.rows[0].note
+    assert t.rows[0].note in str(t)
 
 
 def test_inside_runs_the_slow_path_and_says_so():
@@ -277,6 +280,44 @@ def test_inside_runs_the_slow_path_and_says_so():
     assert "slow path, to look inside" in t.path
     assert found(t, "softmax")[0].axes == ("B", "H", "T", "T")
     assert found(t, "linear", module="linear1")[0].axes == ("B", "T", "F")
+
+
+HELPER = """
+def reshaped(x, *sizes):
+    return x.reshape(sizes)
+"""
+MODEL = """
+from torch import nn
+from helping import reshaped
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.map(reshaped(x, 3, 4))
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A library of models, and one that helps it, where pip would put them."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "helping.py").write_text(HELPER)
+    (folder / "modelling.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(folder)
+    yield __import__("modelling").Model()
+    for name in ("helping", "modelling"):
+        del sys.modules[name]
+
+
+def test_a_line_of_a_helping_library_is_credited_to_the_line_that_calls_it(installed):
+    rows = trace(installed, torch.randn(12)).rows
+    assert [row.op for row in rows] == ["reshape", "linear"]
+    assert {row.code for row in rows} == {"return self.map(reshaped(x, 3, 4))"}
+    assert rows[0].part == "reshaped(x, 3, 4)"
 
 
 def test_a_line_of_the_tools_is_never_the_readers():
@@ -502,6 +543,30 @@ def test_a_check_of_the_module_itself_is_the_last_row():
     assert "encoder.py" in last.cause
 
 
+class Caller(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Attention()
+
+    def forward(self, x, mask):
+        return self.part(x, mask, True)
+
+
+def test_a_call_that_does_not_fit_says_how_the_module_wants_to_be_called():
+    t = trace(Caller(), torch.randn(B, T, D))
+    assert t.rows[-1].file == ""  # the reader's own call, and no line of torch
+    assert t.cause == "the call of the module does not fit forward(x, mask)"
+    assert "raise TypeError raised" not in str(t)
+    assert "raised TypeError: Caller.forward() missing 1" in str(t)
+
+
+def test_a_call_that_does_not_fit_inside_is_placed_at_its_line():
+    t = trace(Caller(), torch.randn(B, T, D), None)
+    assert t.rows[-1].code == "return self.part(x, mask, True)"
+    assert t.cause.endswith("does not fit forward(x, mask=None)")
+    assert f"the call at {Path(__file__).name}:{t.rows[-1].line}" in t.cause
+
+
 def test_raises_gives_the_error_itself():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         trace(nn.Linear(D, F), torch.randn(B, D + 2), raises=True)
@@ -590,6 +655,72 @@ def test_images_sets_and_lazy_layers_are_traced():
     t = trace(lambda x: x * 2, torch.tensor(3.0))
     assert t.rows[0].axes == ()
     assert t.rows[0].output == ()
+
+
+class ByChance(nn.Module):
+    """Layers are left out at random, behind dropout that draws as often as D is."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(D, D) for _ in range(20))
+
+    def forward(self, x):
+        for layer in self.layers:
+            if torch.rand(()) < 0.5:
+                x = functional.dropout(layer(x), 0.1)
+        return x
+
+
+class ByValue(nn.Module):
+    def forward(self, x):
+        while x.abs().max() > 1:
+            x = x / 2
+        return x
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (ByChance(), "its steps change from call to call, by chance"),
+        (ByValue(), "its steps depend on the values of its inputs or weights"),
+    ],
+)
+def test_steps_that_change_are_found_out_soon_and_said(module, why):
+    made = []
+    module.register_forward_pre_hook(lambda *a: None)  # hooks are not part of a copy
+    type(module).__deepcopy__ = counting_copies(made)
+    t = trace(module, 9 * torch.ones(B, T, D))
+    assert t.naming == f"names by equal numbers only: {why}"
+    assert len(made) <= 5
+    assert ("B", "T", "D") in {row.axes for row in t.rows}
+
+
+def counting_copies(made):
+    def __deepcopy__(self, memo):
+        made.append(1)
+        twin = self.__class__.__new__(self.__class__)
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+    return __deepcopy__
+
+
+def test_dice_that_are_cast_alike_leave_the_steps_alike():
+    class Skips(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Attention() for _ in range(6))
+
+        def forward(self, x):
+            for layer in self.layers:
+                if random.random() < 0.5:
+                    x = layer(x)
+            return x + 1
+
+    random.seed(1)
+    t = trace(Skips(), torch.randn(B, T, D))
+    assert t.naming.startswith("names fit this run and two others")
 
 
 class Hostile(nn.Module):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import first_line
 from ..tensors import tensors_in
@@ -49,7 +49,7 @@ def trace(
     `module` is any callable. `axes` names sizes, as in {"S": 7}. `inside=True` keeps
     torch's encoder on its slow path, which can be seen; its fast path is one row.
     If the call raises, the trace holds the error, or with `raises=True` raises it.
-    Then small copies of the module run, two as a rule and at most 60, to find the names
+    Then small copies of the module run, two as a rule and at most 48, to find the names
     of axes; with `names=False` none does, and axes are numbers.
     Raises TypeError if `module` cannot be called, ValueError for other `axes`.
     """
@@ -65,21 +65,10 @@ def trace(
     traced = Trace(recording)
     if names:
         tensors = {id(tensor): tensor for tensor in tensors_in((inputs, kwargs))}
-        traced.name_axes(
-            Subject(
-                recording.call,
-                owner(recording.call),
-                inputs=template,
-                record=functools.partial(rows_of, inside=inside),
-                rows=recording.rows,
-                given=dict(axes or {}),
-                shapes_of=recording.shapes,
-                arrays=recording.shapes([*tensors.values()]),
-                dice=dice,
-                strangers=strangers(recording),
-                generators=recording.generators,
-            )
-        )
+        arrays = recording.shapes([*tensors.values()])
+        subject = subject_of(recording, template, arrays, dice)
+        subject.given.update(axes or {})
+        traced.name_axes(subject)
     return traced
 
 
@@ -135,13 +124,24 @@ class Trace:
         return ShapeTracer(self)._repr_mimebundle_(**kwargs)
 
 
-def strangers(recording: Recorder) -> list[nn.Module]:
-    """Return modules that ran and that the call does not hold.
-
-    A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
-    """
-    met = recording.guide.strangers.values()
-    return [m for m in met if [*m.parameters(), *m.buffers()]]
+def subject_of(
+    recording: Recorder, inputs: tuple | None, arrays: list[Shape], dice: list
+) -> Subject:
+    """Gather what an experiment needs of a recorded call, and no tensor of it."""
+    # A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
+    strangers = recording.guide.strangers.values()
+    return Subject(
+        call=recording.call,
+        root=owner(recording.call),
+        inputs=inputs,
+        record=functools.partial(rows_of, inside=recording.inside),
+        rows=recording.rows,
+        shapes_of=recording.shapes,
+        arrays=arrays,
+        dice=dice,
+        strangers=[m for m in strangers if [*m.parameters(), *m.buffers()]],
+        generators=recording.generators,
+    )
 
 
 def without_values(inputs: tuple) -> tuple | None:

@@ -131,7 +131,7 @@ def stretch(stand_ins: StandIns, attempt: Attempt, found: Tested) -> Tested:
             again = attempt._replace(
                 policy=policy, stretched=(axes.groups.leader(node),)
             )
-            if (more := both_runs(stand_ins, again)) is not None:
+            if stand_ins.n_runs < MOST_RUNS and (more := both_runs(stand_ins, again)):
                 return more
     return found
 

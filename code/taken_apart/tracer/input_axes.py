@@ -39,10 +39,10 @@ class Subject:
     inputs: tuple | None  # args and kwargs, their tensors empty; None if not copyable
     record: Callable[..., list[Row]]  # it calls, and returns the rows that ran
     rows: list[Row]
-    given: Sizes
     shapes_of: Callable[[object], list[Shape]]  # with the numbers that rows know
     arrays: list[Shape]  # the shapes of the input tensors, each tensor once
     dice: list[Callable[[], object]]  # these put back the random numbers it began with
+    given: Sizes = field(default_factory=dict)  # names that the reader gave
     # Modules that ran but are not held, and generators that gave random numbers.
     strangers: list[nn.Module] = field(default_factory=list)
     generators: list[torch.Generator] = field(default_factory=list)

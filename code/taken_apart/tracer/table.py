@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import first_line
+from .fast_path import FAST_PATHS
 from .rows import Row
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def line_of_reader(rows: Sequence[Row], width: int) -> list[str]:
     lines = [f"{spot}  {code}{module}"]
     for row in rows:
         op, shapes = "  " * row.depth + row.op, shapes_text(row)
-        more = row.event["text"] if row.event else row.part if row.depth else row.note
-        room = width - 20 - max(len(shapes), 36)
-        lines.append(f"    {op:<14}  {shapes:<36}  {shorten(more, room)}".rstrip())
+        inner = row.part if row.depth and row.op not in FAST_PATHS else ""
+        more = row.event["text"] if row.event else inner
+        more = shorten(more, width - 20 - max(len(shapes), 36)) or row.note
+        lines.append(f"    {op:<14}  {shapes:<36}  {more}".rstrip())
     return lines
 
 
