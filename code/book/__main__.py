@@ -23,9 +23,17 @@ COMMANDS = {
         "train the EncoderLab's encoder from three seeds",
     ),
     "record-trainings": ("book.experiments.trainings", "run the recorded trainings"),
+    "record-translations": (
+        "book.experiments.wirings",
+        "train the translators of chapter 11",
+    ),
     "record-widths": (
         "book.experiments.widths",
         "train the EncoderLab's encoder with other widths",
+    ),
+    "train-mirror": (
+        "book.models.mirror_language",
+        "train the translator of chapter 11's view",
     ),
     "train-toy": ("book.models.toy_language", "train the encoder of the EncoderLab"),
 }
