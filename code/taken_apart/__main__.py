@@ -25,8 +25,11 @@ def run_diagnose(target: Target, options: argparse.Namespace) -> int:
     found = diagnose(
         target.module, *target.inputs, quick=options.quick, **target.kwargs
     )
+    if found.misuse:
+        print(f"taken-apart: {found.misuse}\n\n{EXAMPLE}", file=sys.stderr)
+        return 2
     print(found)
-    return 1 if found.faults else 0
+    return 1 if found.faults else 0 if found.complete else 3
 
 
 COMMANDS = {  # how it runs, what it does, and its one option
@@ -47,7 +50,8 @@ COMMANDS = {  # how it runs, what it does, and its one option
 
 def parser() -> argparse.ArgumentParser:
     about = "Examine the module that a function of a Python file builds."
-    status = "exit status: 0 nothing found, 1 a fault, 2 there is nothing to examine"
+    status = "exit status: 0 nothing found, 1 a fault, 2 there is nothing to examine, "
+    status += "3 nothing found, but not all was asked"
     form = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser("taken-apart", description=about, epilog=status)
     commands = options.add_subparsers(required=True, metavar="COMMAND")
@@ -62,7 +66,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trace or diagnose what a file builds: 0 nothing found, 1 a fault, 2 misuse."""
+    """Trace or diagnose what a file builds.
+
+    Returns 0 if nothing was found, 1 for a fault, 2 for misuse, 3 if nothing was found
+    and not all was asked.
+    """
     options = parser().parse_args(arguments)
     try:
         target = built(options.target)

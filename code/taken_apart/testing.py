@@ -26,5 +26,6 @@ def assert_healthy(
     __tracebackhide__ = True  # pytest shows the reader's line, not this one
     diagnosis = diagnose(module, *inputs, quick=quick, **kwargs)
     severities = ("fault", "warning") if warnings else ("fault",)
-    if any(finding.severity in severities for finding in diagnosis):
+    found = any(finding.severity in severities for finding in diagnosis)
+    if found or diagnosis.misuse:
         raise AssertionError(str(diagnosis))

@@ -1,5 +1,6 @@
 """`taken-apart trace|diagnose path.py:build`: what it prints, and how it ends."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,21 @@ def module_alone():
 
 def by_keyword():
     return Attention(), (), {"x": torch.randn(2, 7, 16)}
+
+def bare_tensor():
+    return Attention(), torch.randn(2, 7, 16)
+
+def one_too_many():
+    return Attention(), (torch.randn(2, 7, 16), 1)
+
+def wants_a_size(size):
+    return Attention(), (torch.randn(2, 7, size),)
+
+def one_sample():
+    return Attention(), (torch.randn(1, 7, 16),)
+
+def function():
+    return (lambda x: x.softmax(-1)), (torch.randn(2, 7, 16),)
 """
 
 
@@ -85,10 +101,28 @@ def test_a_call_that_raises_is_a_fault(target, capsys, command):
     assert "16 features in the last axis, got 15" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["one_sample", "function"])
+def test_nothing_found_where_much_is_open_ends_with_3(target, capsys, name):
+    assert main(["diagnose", target(name)]) == 3
+    said = capsys.readouterr().out
+    assert re.search(r"nothing found in \d+ of \d+ questions", said)
+    assert re.search(r"To have them asked, give (two samples|the module)", said)
+
+
+def test_too_many_inputs_are_no_fault_of_positions(target, capsys):
+    assert main(["diagnose", target("one_too_many")]) == 2
+    out, said = capsys.readouterr()
+    assert "Attention.forward() cannot be called so: too many" in said
+    assert EXAMPLE in said
+    assert out == ""
+
+
 @pytest.mark.parametrize("command", ["trace", "diagnose"])
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        ("bare_tensor", "bare_tensor() must return (module, (inputs, ...)"),
+        ("wants_a_size", "wants_a_size() raised TypeError"),
         ("absent", "has no function 'absent'"),
         ("fails", "fails() raised RuntimeError: no weights found"),
         ("without_inputs", "without_inputs() must return (module, (inputs, ...)"),

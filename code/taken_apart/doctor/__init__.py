@@ -8,26 +8,26 @@ through the tracer, and judges by what they do. `README.md` beside this file tel
 an examination runs; `probes/__init__.py` lists the questions.
 """
 
-import contextlib
 import copy
 import time
-import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
+from torch import nn, set_num_threads
 
 from ..untouched import left_untouched
 from .diagnosis import Diagnosis, paragraph
-from .exam import Exam, Unvaried
+from .exam import Exam, Postponed, TimeUp, Unvaried
 from .finding import CHAPTERS, Finding
-from .probes import PROBES
+from .probes import PROBES, urgency
 from .probes.kit import Probe
+from .progress import SignOfLife
+from .smaller import few_layers, fewer_inputs, is_large
+from .subject import is_compiled, misuse_of, prepared
 
 __all__ = ["CHAPTERS", "PROBES", "Diagnosis", "Finding", "diagnose", "paragraph"]
 
-SECONDS = 8.0  # after so long no further probe is begun
+SECONDS = 20.0  # after so long no further call is begun
 
 
 def diagnose(
@@ -38,65 +38,104 @@ def diagnose(
     `module` is any callable. `quick=True` leaves out the costlier probes. It never
     raises because of the module, and leaves module, inputs and random state as they
     were. A function without arguments that returns (module, inputs[, kwargs]) is called
-    first. Raises TypeError if `module` cannot be called.
+    first. Of a large model a few samples, tokens and layers are examined. Raises
+    TypeError if `module` cannot be called.
     """
     if not callable(module):
         raise TypeError(f"diagnose wants a module or function, got {type(module)}")
-    module, inputs, kwargs = prepared(module, inputs, kwargs)
+    module, inputs, kwargs, misuse = prepared(module, inputs, kwargs)
     if any(map(nn.parameter.is_lazy, parameters_of(module))):
         # A call would give lazy parameters their size for good.
         module = copy.deepcopy(module)
     exam = Exam(module, inputs, kwargs, quick)
-    with left_untouched(module, exam.root_if_any, inputs, kwargs):
-        use_few_threads(exam.root_if_any)
-        ask_all(exam)
+    exam.misuse = misuse or misuse_of(module, inputs, kwargs)
+    if not exam.misuse:
+        clock = Clock(SECONDS)
+        before = exam.before
+        with left_untouched(() if exam.has_root else module, inputs, kwargs):
+            use_few_threads(exam.root_if_any)
+            exam = examined_at_length(exam, clock)
+            before.restore(exactly=True)
+        clock.progress.end()
     return Diagnosis(name_of(module), exam)
 
 
-def prepared(
-    module: Callable, inputs: tuple, kwargs: dict[str, Any]
-) -> tuple[Callable, tuple, dict[str, Any]]:
-    """Call a function that builds what is to be examined, if it is one and succeeds."""
-    if isinstance(module, types.FunctionType) and not inputs and not kwargs:
-        with contextlib.suppress(Exception), left_untouched():
-            parts = module()
-            if isinstance(parts, tuple) and callable(parts[0]):
-                return parts[0], tuple(parts[1]), dict(*parts[2:])
-    return module, inputs, kwargs
+class Clock:
+    """The time that an examination may still take, and what of it is shown."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.progress = SignOfLife()
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
 
 
-def ask_all(exam: Exam) -> None:
-    """Ask every question in turn, as long as there is time."""
-    began = time.monotonic()
-    for probe in PROBES:
-        if time.monotonic() - began > SECONDS:
+def examined_at_length(exam: Exam, clock: Clock) -> Exam:
+    """Ask all questions, of a large model with less of it; return who holds answers."""
+    exam.time_left = clock.left
+    if not is_large(exam.root_if_any, (exam.args, exam.kwargs)):
+        ask_all(exam, PROBES, clock)
+        return exam
+    whole = Exam(exam.call, *fewer_inputs(exam.args, exam.kwargs), exam.quick)
+    if whole.raised and not exam.raised:
+        whole = exam
+    whole.time_left, whole.reads_only, whole.before = clock.left, True, exam.before
+    later = ask_all(whole, PROBES, clock)
+    whole.reads_only = False
+    with few_layers(whole.root) as cut:
+        part = Exam(whole.call, whole.args, whole.kwargs, whole.quick) if cut else whole
+        if part.raised:
+            part = whole
+        part.take_over(whole)
+        part.time_left = clock.left
+        if part is not whole:
+            ask_all(part, sorted(later, key=urgency, reverse=True), clock)
+    if part is whole:  # its layers cannot be taken away
+        ask_all(whole, sorted(later, key=urgency, reverse=True), clock)
+    return part
+
+
+def ask_all(exam: Exam, probes: list[Probe], clock: Clock) -> list[Probe]:
+    """Ask questions in turn, as long as there is time; return those for later."""
+    later = []
+    for i, probe in enumerate(probes):
+        clock.progress(i, len(probes))
+        if clock.left() < 0:
             exam.skip(probe.question, "the time was up")
         elif exam.quick and probe.costly:
             exam.skip(probe.question, "left out by quick=True")
-        else:
-            ask(exam, probe)
+        elif not ask(exam, probe):
+            later.append(probe)
+    return later
 
 
-def ask(exam: Exam, probe: Probe) -> None:
-    """Run one probe; one that fails itself has checked nothing, and says so."""
+def ask(exam: Exam, probe: Probe) -> bool:
+    """Run one probe; one that fails itself has checked nothing, and says so.
+
+    Returns False where it must wait, for it needs further calls.
+    """
     try:
         why = probe.obstacle(exam)
         if why:
             exam.skip(probe.question, why)
-            return
-        exam.findings += probe(exam)
+            return True
+        exam.add(probe(exam), PROBES.index(probe) if probe in PROBES else 0)
         exam.checked.append(probe.question)
-    except Unvaried as error:
+    except Postponed:
+        return False
+    except (Unvaried, TimeUp) as error:
         exam.skip(probe.question, str(error))
     except Exception as error:
         exam.skip(probe.question, f"could not be done: {type(error).__name__}")
+    return True
 
 
 def use_few_threads(module: Callable | None) -> None:
     """Use one thread for a small module, where a second one would only wait."""
     sized = [p for p in parameters_of(module) if not nn.parameter.is_lazy(p)]
     if sum(p.numel() for p in sized) < 2**22:
-        torch.set_num_threads(1)
+        set_num_threads(1)
 
 
 def parameters_of(module: Callable | None) -> list[nn.Parameter]:
@@ -104,5 +143,7 @@ def parameters_of(module: Callable | None) -> list[nn.Parameter]:
 
 
 def name_of(module: Callable) -> str:
-    plain = type(module) if isinstance(module, nn.Module) else module
-    return getattr(plain, "__name__", type(module).__name__)
+    if isinstance(module, nn.Module):
+        inner = getattr(module, "_orig_mod", module) if is_compiled(module) else module
+        return type(inner).__name__
+    return getattr(module, "__name__", type(module).__name__)

@@ -7,12 +7,22 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..target import EXAMPLE
 from .finding import SEVERITIES, Finding
 
 if TYPE_CHECKING:
     from .exam import Exam
 
 MARKS = {"fault": "✗", "warning": "!", "note": "·"}
+# Why a question does not arise for a call, or was not wanted: nothing is left open.
+DO_NOT_ARISE = {"the inputs have no padding", "left out by quick=True"}
+ADVICE = {
+    "the inputs have no padding": "give a batch with padding",
+    "the batch holds one sample": "give two samples or more",
+    "there is no batch": "give two samples or more",
+    "no nn.Module was found behind it": "give the module itself",
+    "the time was up": "give fewer samples or a model of fewer layers",
+}
 CELL = "text-align:left;vertical-align:top;white-space:normal"
 
 
@@ -20,7 +30,9 @@ class Diagnosis:
     """The findings, most likely first: iterate, index, `print`, or show in a notebook.
 
     `.faults` are the surely wrong ones; `.checked` lists what was looked at, `.skipped`
-    pairs of what could not be and why; `.forwards` counts the calls that it took.
+    pairs of what could not be and why; `.asked` of `.of` questions have an answer, and
+    `.complete` says whether all have that arise. `.forwards` counts the calls that it
+    took. `.misuse` is a sentence where there was nothing to examine.
     """
 
     def __init__(self, module: str, exam: Exam) -> None:
@@ -31,6 +43,21 @@ class Diagnosis:
         )
         self.module, self.forwards = module, exam.forwards
         self.checked, self.skipped = exam.checked, exam.skipped
+        self.misuse = exam.misuse
+
+    @property
+    def asked(self) -> int:
+        return len(self.checked)
+
+    @property
+    def of(self) -> int:
+        return len(self.checked) + len(self.skipped)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every question has an answer that arises for this call."""
+        missing = [why for _, why in self.skipped if why not in DO_NOT_ARISE]
+        return bool(self.checked) and not missing and not self.misuse
 
     @property
     def faults(self) -> list[Finding]:
@@ -49,10 +76,17 @@ class Diagnosis:
         return f"Diagnosis({self.module}: {self.summary()})"
 
     def summary(self) -> str:
-        """Count the findings by severity: "1 fault, 2 warnings"."""
+        """Count the findings by severity: "1 fault, 2 warnings".
+
+        Where questions are open, say how many have an answer: a stored output of a
+        whole examination must outlive the next new question.
+        """
         counts = {s: sum(f.severity == s for f in self.findings) for s in SEVERITIES}
         words = [f"{n} {s}{'s' * (n != 1)}" for s, n in counts.items() if n]
-        return ", ".join(words) or "nothing found"
+        if self.misuse:
+            return "nothing to examine"
+        much = "" if self.complete else f" in {self.asked} of {self.of} questions"
+        return (", ".join(words) or "nothing found") + much
 
     def __str__(self) -> str:
         lines = [f"{self.module}: {self.summary()}"]
@@ -61,10 +95,9 @@ class Diagnosis:
         return "\n".join([*lines, "", *self.unchecked()])
 
     def unchecked(self) -> list[str]:
-        """Say what could not be checked, in a line for each reason.
-
-        It counts nothing: a stored output must outlive the next new question.
-        """
+        """Say what could not be checked, why, and what would help: a line a reason."""
+        if self.misuse:
+            return [f"{self.misuse}.", "", EXAMPLE]
         by_reason: dict[str, list[str]] = {}
         for question, why in self.skipped:
             by_reason.setdefault(why, []).append(question)
@@ -72,8 +105,12 @@ class Diagnosis:
         for why, questions in by_reason.items():
             few = len(questions) < 4
             what = " ".join(questions) if few else "many questions, see .skipped."
-            lines.append(f"Not checked, for {why}: {what}")
-        return [*lines, "All else was checked." if self.checked else "That is all."]
+            advice = f" To have them asked, {ADVICE[why]}." if why in ADVICE else ""
+            lines.append(f"Not checked, for {why}: {what}{advice}")
+        end = "All else was checked."
+        if not self.complete:
+            end = f"{self.asked} of {self.of} questions have an answer."
+        return [*lines, end]
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         return {"text/plain": str(self), "text/html": diagnosis_table(self)}

@@ -4,9 +4,12 @@ An `Exam` calls the module again and again on variants of the reader's own input
 time from the same random state, and puts everything back.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -43,6 +46,14 @@ class Unvaried(LookupError):
     """An input cannot be varied: what rests on variants cannot be asked."""
 
 
+class Postponed(Exception):
+    """A question needs more than the one recorded call, which is all for now."""
+
+
+class TimeUp(Exception):
+    """No time is left for a further call."""
+
+
 COMPARISONS = {"lt", "le", "gt", "ge", "eq", "ne"}
 
 
@@ -65,7 +76,6 @@ class Exam:
     ) -> None:
         self.call, self.args, self.kwargs, self.quick = module, args, kwargs, quick
         self.root_if_any = module_behind(module, args, kwargs)
-        self.before = Snapshot(self.root_if_any)
         self.modules = list(held(self.root)) if self.has_root else []
         self.tensors = list({id(t): t for t in given_tensors((args, kwargs))}.values())
 
@@ -76,6 +86,10 @@ class Exam:
         self.warned: list[str] = []
         self.printed = ""
         self.answers: dict[Callable, Any] = {}  # of functions under `once`
+        self.misuse = ""  # a sentence, where there is nothing to examine
+        self.reads_only = False  # nothing but the recorded call may be asked
+        self.time_left: Callable[[], float] = lambda: math.inf
+        self.ranks: dict[int, int] = {}  # of findings by id: the places of their probes
 
     def has(self, *kinds: str, severity: Severity = "fault") -> bool:
         """Say whether a finding of these kinds, or of any, stands already.
@@ -88,12 +102,30 @@ class Exam:
     def skip(self, what: str, why: str) -> None:
         self.skipped.append((what, why))
 
+    def add(self, findings: Iterable[Finding], rank: int = 0) -> None:
+        """Note findings, in the order of the probes that made them."""
+        for finding in findings:
+            self.findings.append(finding)
+            self.ranks[id(finding)] = rank
+        self.findings.sort(key=lambda finding: self.ranks.get(id(finding), 0))
+
+    def take_over(self, other: Exam) -> None:
+        """Go on with what another exam of the same module has found."""
+        self.findings, self.ranks = other.findings, other.ranks
+        self.checked, self.skipped = other.checked, other.skipped
+        self.forwards += other.forwards if other is not self else 0
+
     @functools.cached_property
     def on_meta(self) -> bool:
         own = tensors_in([vars(module) for _, module in self.modules])
         return any(t.is_meta for t in [*self.tensors, *own])
 
     # The module
+
+    @functools.cached_property
+    def before(self) -> Snapshot:
+        """What the module holds, to be put back after each call."""
+        return Snapshot(self.root_if_any)
 
     @property
     def has_root(self) -> bool:
@@ -132,7 +164,11 @@ class Exam:
 
         The module's state is put back. `train` is the mode of all its parts.
         """
-        args, kwargs = self.inputs(swap)
+        if self.reads_only:
+            raise Postponed
+        if self.time_left() < 0:
+            raise TimeUp("the time was up")
+        (args, kwargs), before = self.inputs(swap), self.before
         self.forwards += 1
         with self.quiet(), eager(), torch.set_grad_enabled(grad):
             set_modes(self.modules, train)
@@ -142,7 +178,7 @@ class Exam:
             except (Exception, SystemExit):
                 return None
             finally:
-                self.before.restore()
+                before.restore()
 
     def run(
         self, swap: Swap | None = None, how: Callable | None = None, **options: Any

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
 
+from ..target import error_text, is_target
 from ..untouched import Snapshot, left_untouched
 
 
@@ -34,6 +36,58 @@ def module_behind(call: Callable, args: tuple, kwargs: dict) -> nn.Module | None
     if len(found) > 1:
         return nn.ModuleDict({n.replace(".", "_"): m for n, m in found.items()})
     return next(iter(found.values()), None)
+
+
+def prepared(
+    module: Callable, inputs: tuple, kwargs: dict[str, Any]
+) -> tuple[Callable, tuple, dict[str, Any], str]:
+    """Call a function that builds what is to be examined, if it is one and succeeds.
+
+    The last result is a sentence where it builds nothing that can be examined.
+    """
+    if not isinstance(module, types.FunctionType) or inputs or kwargs:
+        return module, inputs, kwargs, ""
+    name, built = module.__name__, None
+    try:
+        with left_untouched():
+            built = module()
+    except (OSError, ImportError) as error:
+        return module, (), {}, f"{name}() raised {error_text(error)}"
+    except (Exception, SystemExit):
+        return module, (), {}, ""
+    if is_target(built):
+        return built[0], tuple(built[1]), dict(*built[2:]), ""
+    first = built[0] if isinstance(built, tuple) and built else built
+    wrong = f"{name}() must return (module, (inputs, ...)[, kwargs])"
+    return module, (), {}, wrong if isinstance(first, nn.Module) else ""
+
+
+def misuse_of(call: Callable, args: tuple, kwargs: dict[str, Any]) -> str:
+    """Say which argument of a call is missing or too many, "" if they fit."""
+    is_module = isinstance(call, nn.Module)
+    called, given = call, args
+    if is_module:
+        called, given = (
+            inspect.getattr_static(type(call), "forward", None),
+            (call, *args),
+        )
+        hooked = vars(call).get("_forward_pre_hooks")  # it may add arguments
+        if hooked or not isinstance(called, types.FunctionType):
+            return ""
+    try:
+        signature = inspect.signature(called)
+    except Exception:
+        return ""
+    try:
+        signature.bind(*given, **kwargs)
+    except TypeError as error:
+        name = f"{type(call).__name__}.forward" if is_module else name_in_words(call)
+        return f"{name}() cannot be called so: {error}"
+    return ""
+
+
+def name_in_words(call: Callable) -> str:
+    return getattr(call, "__name__", type(call).__name__)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -33,6 +33,18 @@ from . import (
     positions,
     weights,
 )
+from .kit import Probe
+
+# How much a subject's faults weigh: how often they are reported, how much they spoil.
+WEIGHT = {"failures": 9, "layout": 5, "masks": 5, "attention": 4, "positions": 4}
+WEIGHT |= {"blocks": 3, "parts": 3, "modes": 3, "call": 2, "weights": 1}
+
+
+def urgency(probe: Probe) -> float:
+    """Return by what to order questions where time is short: weight over cost."""
+    subject = (probe.function.__module__ or "").rpartition(".")[2]
+    return WEIGHT.get(subject, 2) / (3 if probe.costly else 1)
+
 
 PROBES = [
     failures.failure,

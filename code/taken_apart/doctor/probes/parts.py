@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from ...tensors import tensors_in
@@ -130,7 +131,7 @@ def repeated_objects(exam: Exam) -> Findings:
 @probe("root", "numbers")
 def cloned_values(exam: Exam) -> Findings:
     """Do layers start with different numbers?"""
-    copies = [names for names in equal_matrices(exam.root) if len(names) > 1]
+    copies = equal_matrices(exam.root)
     if not copies:
         return
     stacks = [p for p, m in exam.modules if isinstance(m, nn.TransformerEncoder)]
@@ -157,15 +158,24 @@ def of_stack(name: str, stacks: list[str]) -> bool:
 
 
 def equal_matrices(module: nn.Module) -> list[list[str]]:
-    """Return the names of parameters by what they hold; constants copy nothing."""
+    """Return groups of names of equal parameters; constants copy nothing."""
     by_content: dict[tuple, list[str]] = {}
     for name, parameter in module.named_parameters():
-        values = parameter.detach().double()
-        if values.dim() < 2 or values.numel() < 4 or len(values.unique()) < 4:
+        values = parameter.detach().flatten()
+        if parameter.dim() < 2 or len(values) < 4:
             continue
-        key = values.sum().item(), values.square().sum().item()
-        by_content.setdefault((tuple(values.shape), *key), []).append(name)
-    return list(by_content.values())
+        some = values[:: max(1, len(values) // 32)].tolist()
+        by_content.setdefault((tuple(parameter.shape), *some), []).append(name)
+    groups = [names for names in by_content.values() if len(names) > 1]
+    return [alike for names in groups if len(alike := all_equal(module, names)) > 1]
+
+
+def all_equal(module: nn.Module, names: list[str]) -> list[str]:
+    """Return which parameters equal the first bit for bit; none if it is constant."""
+    first = module.get_parameter(names[0])
+    if len(first.detach().unique()) < 4:
+        return []
+    return [n for n in names if torch.equal(first, module.get_parameter(n))]
 
 
 # --- what is used --------------------------------------------------------------------
