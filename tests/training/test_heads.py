@@ -75,6 +75,18 @@ def test_a_batch_is_told_in_words_with_dots_for_padding():
     assert seen[1] == "emma lost her key because she was · · ·"
 
 
+def test_the_roles_of_a_head_make_its_map(model):
+    text = next(text for text in lab.sentences() if text.count(" ") == 9)
+    ids, _ = lab.encode([text])
+    with torch.no_grad():
+        layers = model.encoder(ids, need_weights=True)[1]
+    for layer, head in ((0, 1), (1, 0), (1, 1)):
+        query, key, value = heads.roles(model, ids, layer=layer, head=head)
+        assert query.shape == value.shape == (10, 8)
+        made = (query @ key.T / 8**0.5).softmax(dim=-1)
+        torch.testing.assert_close(made, layers[layer][0, head])
+
+
 def test_the_largest_weight_is_compared_with_what_moves_a_place_most(model):
     hits = heads.largest_counts_most(model)
     text = next(text for text in lab.sentences() if text.count(" ") == 9)

@@ -99,3 +99,18 @@ def largest_counts_most(model: Reader) -> Tensor:
     moved = [model.encoder(ids, words)[0] - usual for words in hidden]
     counts_most = torch.stack(moved).norm(dim=-1).argmax(dim=0)
     return layers[-1].mean(dim=1).argmax(dim=-1) == counts_most
+
+
+@torch.no_grad()
+def roles(model: Reader, ids: Tensor, *, layer: int, head: int) -> tuple[Tensor, ...]:
+    """Return the queries, keys and values of one head, (T, K) each.
+
+    `ids` is one sentence, (1, T). The model's norms follow its parts (Post-LN), so what
+    a layer hands on is what the next one multiplies by its matrices.
+    """
+    x = model.encoder.embed(ids)
+    for below in model.encoder.layers[:layer]:
+        x, _ = below(x)
+    part = model.encoder.layers[layer].attention
+    made = part.query(x), part.key(x), part.value(x)
+    return tuple(part.split_heads(each)[0, head] for each in made)
