@@ -1,4 +1,4 @@
-"""The heads of the small trained encoder: what each looks at, what is lost without it.
+"""The heads of the small trained encoder: what is lost without each of them.
 
 Asked of the held-out sentences that give a reason, such as "emma ate the soup because
 she was hungry". Their last eight words are of the eight KINDS, in this order, and one
@@ -30,24 +30,6 @@ def place_of(kind: str) -> Tensor:
 
 
 @torch.no_grad()
-def looks(model: Reader, kind: str) -> list[tuple[str, float]]:
-    """Return for each head the kind of word that a blank of `kind` looks at most.
-
-    Beside it stands the mean weight over all sentences; layer 0's heads come first.
-    """
-    ids, padding = held_out()
-    blanks = ids.scatter(1, place_of(kind), 0)
-    _, layers = model.encoder(blanks, padding, need_weights=True)
-
-    most = []
-    for weights in torch.cat(layers, dim=1).unbind(dim=1):  # a head's (N, T, T)
-        rows = weights.take_along_dim(place_of(kind)[:, None], dim=1)[:, 0]  # (N, T)
-        shares = {key: rows.gather(1, place_of(key)).mean().item() for key in KINDS}
-        most.append(max(shares.items(), key=lambda item: item[1]))
-    return most
-
-
-@torch.no_grad()
 def right(model: Reader, kind: str) -> float:
     """Return the share of blanks of a kind that the model fills as the language may."""
     ids, padding = held_out()
@@ -60,9 +42,11 @@ def right(model: Reader, kind: str) -> float:
     return sum(tuple(row) in language() for row in filled) / len(filled)
 
 
-def right_on_average(model: Reader) -> float:
-    """Return the mean of `right` over all kinds of blanks."""
-    return sum(right(model, kind) for kind in KINDS) / len(KINDS)
+def filled(model: Reader) -> tuple[float, str, float]:
+    """Return the share of all blanks filled rightly, the worst kind, and its share."""
+    shares = {kind: right(model, kind) for kind in KINDS}
+    worst = min(shares, key=shares.get)
+    return sum(shares.values()) / len(shares), worst, shares[worst]
 
 
 @cache
