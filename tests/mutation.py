@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from hypothesis import is_hypothesis_test
 
 
 class Mutant(NamedTuple):
@@ -67,6 +68,8 @@ class Hunt:
             fixtures = set(item.fixturenames) - set(arguments)
             assert not fixtures, f"{item.nodeid} wants {fixtures}"
             self.calls.append((item.obj, arguments))
+        # Hypothesis looks long for the simplest input that fails, which nobody reads.
+        self.calls.sort(key=lambda call: is_hypothesis_test(call[0]))
         return self.calls
 
     def mutated(self, mutant):
