@@ -56,11 +56,24 @@ def test_small_places_grow_when_they_are_learned(monkeypatch):
     assert learned == "1 of 1"
 
 
-def test_an_outcome_says_the_ratio_the_first_losses_and_the_steps(monkeypatch):
+def test_large_words_make_a_tied_model_name_the_word_itself():
+    assert copier.names_itself(copier.build_tied(1 / 8, True, seed=0)) > 0.99
+    assert copier.names_itself(copier.build_tied(1 / 8, False, seed=0)) < 0.3
+
+
+def test_what_a_model_names_leaves_the_random_numbers_alone():
+    model = copier.build_tied(1 / 8, True, seed=0)
+    before = torch.get_rng_state()
+    copier.names_itself(model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_outcome_says_the_ratio_how_it_starts_and_the_steps(monkeypatch):
     monkeypatch.setattr(copier, "SEEDS", range(1))
-    ratio, first, steps = copier.outcome(1 / 8, root=False)
+    ratio, itself, first, steps = copier.outcome(1 / 8, root=False)
     quickest, slowest = map(int, steps.split("–"))
     assert ratio == pytest.approx(0.18, abs=0.01)
+    assert 0 < int(itself.removesuffix("%")) < 30
     assert 3 <= int(first) <= 5
     assert slowest - quickest == 10
-    assert copier.outcome(1, root=True)[2] == "never"
+    assert copier.outcome(1, root=True)[3] == "never"

@@ -209,6 +209,22 @@ def test_equal_factors_are_equal_ways_in_the_drawing(js):
     assert down == sorted(down, reverse=True)
 
 
+def test_names_of_lines_stand_apart_in_their_order_and_none_sinks_too_low(js):
+    body = "return data.map((levels) => module.spread(levels, 12, 100))"
+    apart, near, low = js("init_dial.js", body, [[50, 10], [13, 10, 40], [99, 10, 98]])
+    assert apart == [50, 10]
+    assert near == [22, 10, 40]
+    assert low == [100, 10, 88]
+
+
+def test_every_line_of_the_dial_has_a_name(show):
+    page = show(init_dial(d_model=512))
+    names = page.locator(".dial-name").all_text_contents()
+    assert names == [*TABLES, "places", "without × √D"]
+    page.get_by_role("button", name="× √D").click()
+    assert page.locator(".dial-name").last.text_content() == "with × √D"
+
+
 def test_a_row_belongs_to_the_word_and_with_positions_to_the_place_too(js):
     state = word_order().state
     body = """const { words, places } = data, start = [0, 1, 2, 3, 4];

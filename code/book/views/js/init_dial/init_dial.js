@@ -6,7 +6,7 @@ import { extreme, strip, sums } from "../../../../taken_apart/views/js/shared/st
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
 const LEFT = 46;
-const RIGHT = 22;
+const RIGHT = 82;
 const TOP = 14;
 const BOTTOM = 34;
 const WIDE = 420;
@@ -41,6 +41,21 @@ export function spots(widths, low, high) {
     x: (width) => LEFT + across(width) * (WIDE - LEFT - RIGHT),
     y: (rms) => TOP + ((high - Math.log10(rms)) / (high - low)) * (HIGH - TOP - BOTTOM),
   };
+}
+
+// Where labels stand whose lines end at `levels`: at least `gap` apart, none below `bottom`.
+export function spread(levels, gap, bottom) {
+  const order = levels.map((_, i) => i).sort((a, b) => levels[a] - levels[b]);
+  const found = [...levels];
+  order.forEach((i, k) => {
+    if (k) found[i] = Math.max(found[i], found[order[k - 1]] + gap);
+  });
+  let limit = bottom;
+  for (const i of order.reverse()) {
+    found[i] = Math.min(found[i], limit);
+    limit = found[i] - gap;
+  }
+  return found;
 }
 
 function reader(model) {
@@ -95,8 +110,10 @@ function chart(scene) {
     for (const width of widths) {
       parts.push(s("text", { x: x(width), y: HIGH - 18, "text-anchor": "middle" }, width));
     }
-    const middle = { x: (LEFT + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" };
-    parts.push(s("text", middle, "D = d_model"));
+    const middle = { x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 4, "text-anchor": "middle" };
+    parts.push(s("text", middle, "width D = d_model"));
+    const upwards = { transform: `rotate(-90) translate(${-(TOP + HIGH - BOTTOM) / 2} 11)` };
+    parts.push(s("text", { ...upwards, "text-anchor": "middle" }, "size (RMS)"));
     names.forEach((_, n) => n !== init && parts.push(line((k) => scene.size(n, k), "dial-other")));
     parts.push(line((k) => scene.size(init, k, !root), "dial-undone"));
     parts.push(
@@ -104,6 +121,17 @@ function chart(scene) {
       line((k) => scene.size(init, k), "dial-word"),
     );
     parts.push(s("line", { class: "dial-gap", x1: here, x2: here, y1: y(word), y2: y(place) }));
+    const end = widths.length - 1;
+    const labels = [
+      ...names.map((name, n) => [name, scene.size(n, end), n === init ? "dial-word" : ""]),
+      ["places", scene.place(end), "dial-place"],
+      [root ? "without × √D" : "with × √D", scene.size(init, end, !root), "dial-word"],
+    ];
+    const levels = spread(labels.map((label) => y(label[1]) + 4), 12, HIGH - BOTTOM);
+    labels.forEach(([text, , look], k) => {
+      const spot = { x: WIDE - RIGHT + 6, y: levels[k] };
+      parts.push(s("text", { class: `dial-name ${look}`, ...spot }, text));
+    });
     parts.push(s("circle", { class: "dial-word", cx: here, cy: y(word), r: 5 }));
     parts.push(s("circle", { class: "dial-place", cx: here, cy: y(place), r: 5 }));
     node.replaceChildren(...parts);
