@@ -672,9 +672,16 @@ class ByChance(nn.Module):
 
 
 class ByValue(nn.Module):
+    """How often it runs depends on its weight: a stand-in has another."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(D))
+
     def forward(self, x):
-        while x.abs().max() > 1:
-            x = x / 2
+        for _ in range(3):
+            if self.weight.sum() > D / 2:
+                x = x * self.weight
         return x
 
 
@@ -689,10 +696,30 @@ def test_steps_that_change_are_found_out_soon_and_said(module, why):
     made = []
     module.register_forward_pre_hook(lambda *a: None)  # hooks are not part of a copy
     type(module).__deepcopy__ = counting_copies(made)
-    t = trace(module, 9 * torch.ones(B, T, D))
+    t = trace(module, torch.ones(B, T, D))
     assert t.naming == f"names by equal numbers only: {why}"
     assert len(made) <= 5
     assert ("B", "T", "D") in {row.axes for row in t.rows}
+
+
+def test_a_mask_that_hides_something_does_so_at_other_sizes():
+    class Checks(Attention):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(V, D)
+
+        def forward(self, ids, mask):
+            x = self.words(ids)
+            keys = mask[:, None, None]
+            return super().forward(x, keys) if mask.any() else super().forward(x)
+
+    mask = torch.arange(T) >= torch.tensor([[T], [T - 2]])
+    t = trace(Checks(), ids(), mask)
+    assert t.naming.startswith("names fit this run and two others: B=7 T=3")
+    assert found(t, "masked_fill")[0].input_axes == [
+        ("B", "H", "T", "T"),
+        ("B", "1", "1", "T"),
+    ]
 
 
 def counting_copies(made):

@@ -15,7 +15,7 @@ D = d_model, H heads, K = d_head, F = d_ff, V vocabulary.
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -58,15 +58,16 @@ def trace(
     for name, size in (axes or {}).items():
         if not str(name).isidentifier() or type(size) is not int or size < 1:
             raise ValueError(f'axes wants names and sizes, {{"T": 7}}, got {axes!r}')
+    tensors = {id(tensor): tensor for tensor in tensors_in((inputs, kwargs))}
+    values = copies(tensors.values()) if names else []
     template, dice = without_values((inputs, kwargs)), [*random_states()]
     recording = record(module, *inputs, inside=inside, **kwargs)
     if raises and recording.error is not None:
         raise recording.error
     traced = Trace(recording)
     if names:
-        tensors = {id(tensor): tensor for tensor in tensors_in((inputs, kwargs))}
         arrays = recording.shapes([*tensors.values()])
-        subject = subject_of(recording, template, arrays, dice)
+        subject = subject_of(recording, template, arrays, values, dice)
         subject.given.update(axes or {})
         traced.name_axes(subject)
     return traced
@@ -125,9 +126,13 @@ class Trace:
 
 
 def subject_of(
-    recording: Recorder, inputs: tuple | None, arrays: list[Shape], dice: list
+    recording: Recorder,
+    inputs: tuple | None,
+    arrays: list[Shape],
+    values: list[Tensor],
+    dice: list,
 ) -> Subject:
-    """Gather what an experiment needs of a recorded call, and no tensor of it."""
+    """Gather what an experiment needs of a recorded call."""
     # A module made for one call, nn.Softmax(dim=-1)(x), can be made again.
     strangers = recording.guide.strangers.values()
     return Subject(
@@ -138,6 +143,7 @@ def subject_of(
         rows=recording.rows,
         shapes_of=recording.shapes,
         arrays=arrays,
+        values=values,
         dice=dice,
         strangers=[m for m in strangers if [*m.parameters(), *m.buffers()]],
         generators=recording.generators,
@@ -150,6 +156,16 @@ def without_values(inputs: tuple) -> tuple | None:
     with contextlib.suppress(Exception):
         return copy.deepcopy(inputs, empty)
     return None
+
+
+def copies(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Copy tensors, for a call may change them; an empty list if that fails."""
+    with contextlib.suppress(Exception):
+        return [
+            x.detach().clone().requires_grad_(x.requires_grad and x.is_leaf)
+            for x in tensors
+        ]
+    return []
 
 
 def to_meta(tensor: Tensor) -> Tensor:

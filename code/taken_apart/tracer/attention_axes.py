@@ -7,13 +7,13 @@ D. A map from D whose result a map to D reads makes F.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from .axis_changes import REGROUPINGS
 from .axis_flow import (
     FUSED_ATTENTION,
     MATRIX_PRODUCTS,
+    REGROUPINGS,
     AxisGroups,
     Node,
     letters_of_einsum,
@@ -42,14 +42,17 @@ class Heads(NamedTuple):
     values: Node | None = None  # the width of what is mixed
 
 
-def find_letters(rows: Sequence[Row], groups: AxisGroups) -> dict[str, Node]:
+def find_letters(
+    rows: Sequence[Row], groups: AxisGroups, given: Set[int]
+) -> dict[str, Node]:
     """Return a node for each letter that the attention of the rows gives a meaning.
 
     What stands at the same place in another attention, and is as large, is joined.
+    `given` are the numbers of the input tensors.
     """
     found = [heads for heads in heads_in(rows, groups) if size(heads.rows) > 1]
     if not found:
-        return opaque_letters(rows)
+        return opaque_letters(rows, groups, given)
     main = next((h for h in found if is_square(h, groups)), found[0])
     letters = {"T": main.rows}
     if (other := second_length(found, main, groups)) is not None:
@@ -59,7 +62,7 @@ def find_letters(rows: Sequence[Row], groups: AxisGroups) -> dict[str, Node]:
         for name, node in parts:
             if node is not None:
                 groups.join(letters.setdefault(name, node), node)
-    letters |= stream_letters(rows, main, groups)
+    letters |= stream_letters(rows, main, groups, given)
     width, inner = letters.get("D"), letters.get("K")
     if width and inner and groups.leader(width) == groups.leader(inner):
         del letters["K"]  # no map made the queries: they are as wide as the model
@@ -87,11 +90,15 @@ def is_square(heads: Heads, groups: AxisGroups) -> bool:
     return size(heads.rows) == size(heads.columns)
 
 
-def opaque_letters(rows: Sequence[Row]) -> dict[str, Node]:
+def opaque_letters(
+    rows: Sequence[Row], groups: AxisGroups, given: Set[int]
+) -> dict[str, Node]:
     for row in rows:
         if row.op in FAST_PATHS and row.inputs and len(row.inputs[0]) == 3:
             _, tokens, width = nodes(row.inputs[0])
-            return {"T": tokens, "D": width}
+            return {"T": tokens, "D": width} | letters_around(
+                width, rows, groups, given
+            )
     return {}
 
 
@@ -107,7 +114,7 @@ def heads_in(rows: Sequence[Row], groups: AxisGroups) -> Iterator[Heads]:
             scores = source_of(row.inputs[0], makers, SCORES)
             mixes = user_of(row, rows[i + 1 :])
             if scores is not None and mixes is not None:
-                with contextlib.suppress(StopIteration, IndexError, ValueError):
+                with contextlib.suppress(Exception):  # another kind of product
                     heads = with_columns(heads_of(scores), row, groups)
                     yield heads._replace(values=nodes(mixes.outputs[0])[-1])
         for shape in row.outputs:
@@ -184,26 +191,51 @@ def is_one(factor: Node | int, own: Node, groups: AxisGroups) -> bool:
 
 
 def stream_letters(
-    rows: Sequence[Row], heads: Heads, groups: AxisGroups
+    rows: Sequence[Row], heads: Heads, groups: AxisGroups, given: Set[int]
 ) -> dict[str, Node]:
     """Find D, which the map to the queries reads, then F and V."""
-    makers: dict[int, Row] = {}
-    for row in rows:
-        for shape in row.outputs:
-            makers.setdefault(shape.number, row)
-    source = source_of_queries(heads.query, makers)
+    source = source_of_queries(heads.query, first_makers(rows))
     if source is None:
         return {}
-    letters = {"D": source}
-    width = groups.leader(source)
+    return {"D": source} | letters_around(source, rows, groups, given, heads.width)
+
+
+def first_makers(rows: Sequence[Row]) -> dict[int, Row]:
+    """Map the number of each tensor to the row that made it."""
+    pairs = [(shape.number, row) for row in rows for shape in row.outputs]
+    return dict(reversed(pairs))
+
+
+def letters_around(
+    stream: Node,
+    rows: Sequence[Row],
+    groups: AxisGroups,
+    given: Set[int],
+    head: Node | None = None,
+) -> dict[str, Node]:
+    """Find F, between two maps from and to D, and V, the rows of a table of words."""
+    letters: dict[str, Node] = {}
+    width = groups.leader(stream)
     for node in inner_widths(rows, width, groups):
-        if not holds(groups, node, heads.width):
+        if head is None or not holds(groups, node, head):
             groups.join(letters.setdefault("F", node), node)
-    tables = [nodes(row.inputs[1]) for row in rows if row.op == "embedding"]
-    tables = [t for t in tables if len(t) == 2 and groups.leader(t[1]) == width]
+    makers, tables = first_makers(rows), []
+    for row in rows:
+        if row.op == "embedding" and origin(row.inputs[0].number, makers) in given:
+            tables.append(nodes(row.inputs[1])[0])
     if tables:
-        letters["V"] = max((table[0] for table in tables), key=size)
+        letters["V"] = max(tables, key=size)
     return letters
+
+
+def origin(number: int, makers: dict[int, Row]) -> int:
+    """Return the tensor that another was made of, step by step by first inputs."""
+    for _ in range(24):
+        row = makers.get(number)
+        if row is None or not row.inputs or row.inputs[0].number == number:
+            break
+        number = row.inputs[0].number
+    return number
 
 
 def source_of_queries(number: int, makers: dict[int, Row]) -> Node | None:
@@ -215,8 +247,8 @@ def source_of_queries(number: int, makers: dict[int, Row]) -> Node | None:
         if row.op in LINEAR_MAPS:
             x = nodes(row.inputs[-2 if row.op == "addmm" else 0])
             return x[-2 if row.op == "conv1d" else -1]
-        if row.op == "einsum" or row.op in MATRIX_PRODUCTS:
-            return summed_width(row)
+        if row.op in SCORES:
+            return summed_width(row) if len(row.inputs) > 1 else None
         number = row.inputs[0].number
     return None
 
@@ -225,6 +257,8 @@ def summed_width(row: Row) -> Node | None:
     left = nodes(row.inputs[-2])
     if row.op != "einsum":
         return left[-1]
+    if len(row.inputs) != 2 or not isinstance(row.detail, str):
+        return None
     (one, two), made = letters_of_einsum(row)
     inner = [x for x in one if x in two and x not in made]
     return left[one.index(inner[0])] if inner else None

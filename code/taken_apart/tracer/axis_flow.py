@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .axis_changes import REGROUPINGS
 from .rows import Row, Shape
 
 Node = tuple[int, tuple[int, ...], int]  # a tensor's number, its shape, an axis of it
 Factors = list[Node | int]
 
+REGROUPINGS = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as"}
 MATRIX_PRODUCTS = {"matmul", "bmm", "mm", "mv", "rmatmul", "baddbmm", "addmm", "addbmm"}
 FUSED_ATTENTION = "scaled_dot_product_attention"
 # What takes numbers from places, so that shapes alone do not tell whose axes are whose.
@@ -43,7 +43,7 @@ class AxisGroups:
         self.products: list[tuple[Factors, Factors]] = []
         for i, row in enumerate(rows):
             if row.inputs and row.outputs:
-                with contextlib.suppress(IndexError, ValueError):
+                with contextlib.suppress(Exception):  # a form of it that no rule knows
                     rule_of(row)(row, self)
                 if row.op in TORCH_ATTENTION:
                     join_retold(row, rows[i + 1 :], self)

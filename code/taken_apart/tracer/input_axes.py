@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..tensors import held, tensors_in
-from .attention_axes import find_letters
+from .attention_axes import find_letters, letters_around
 from .axis_flow import AxisGroups, Node, nodes, size
 from .axis_texts import Sizes, is_multiple, texts_of_groups, written
 from .rows import Row, Shape
@@ -41,6 +41,7 @@ class Subject:
     rows: list[Row]
     shapes_of: Callable[[object], list[Shape]]  # with the numbers that rows know
     arrays: list[Shape]  # the shapes of the input tensors, each tensor once
+    values: list[Tensor]  # copies of the input tensors
     dice: list[Callable[[], object]]  # these put back the random numbers it began with
     given: Sizes = field(default_factory=dict)  # names that the reader gave
     # Modules that ran but are not held, and generators that gave random numbers.
@@ -59,8 +60,10 @@ class Axes:
     """The axes of a call: letters with their nodes and sizes, and what follows."""
 
     def __init__(self, subject: Subject):
-        self.groups = AxisGroups(subject.rows)
-        self.letters = find_letters(subject.rows, self.groups)
+        self.rows = [row for row in subject.rows if row.outputs]
+        self.groups = AxisGroups(self.rows)
+        self.given = {shape.number for shape in subject.arrays}
+        self.letters = find_letters(self.rows, self.groups, self.given)
         self.by_attention = bool(self.letters)
         self.inputs = [nodes(shape) for shape in subject.arrays]
         self.sizes: Sizes = {}
@@ -144,7 +147,23 @@ def read_forms(subject: Subject, axes: Axes) -> None:
     for name, node in zip(forms, axes.inputs[0], strict=True):
         if name.isidentifier() and sizes.get(name, size(node)) == size(node):
             axes.letters.setdefault(name, node)
+    stream = axes.letters.get("D") or stream_of(axes.rows, sizes.get("D"))
+    if stream is not None:
+        axes.letters["D"] = stream
+        for row in axes.rows:  # a map to as many features gives the same D
+            if row.op == "linear":
+                axes.groups.join(stream, nodes(row.outputs[0])[-1])
+        around = letters_around(stream, axes.rows, axes.groups, axes.given)
+        axes.letters |= {k: v for k, v in around.items() if k not in axes.letters}
     axes.sizes |= sizes
+
+
+def stream_of(rows: Iterable[Row], n: int | None) -> Node | None:
+    """Return where an axis of size D first leaves a map, a norm or a table."""
+    for row in rows:
+        if row.op in ("linear", "layer_norm", "embedding") and row.outputs[0][-1] == n:
+            return nodes(row.outputs[0])[-1]
+    return None
 
 
 def read_attributes(subject: Subject, sizes: Sizes) -> None:

@@ -37,11 +37,12 @@ class StandIns:
         self.subject, self.axes, self.n_runs = subject, axes, 0
         given, common = tuple(subject.given), ("D", "F", "V")
         everything = (*given, *common, *RARE)
-        loose = (*given,) if axes.by_attention else (*given, *common)
+        loose = () if axes.by_attention else (Policy((*given, *common), common),)
         self.policies = (
-            Policy((*given, *common), loose),
+            Policy((*given, *common), given),
+            *loose,
             Policy(everything, everything, inputs=True),
-            Policy(given, loose, aliases=False),
+            Policy(given, given, aliases=False),
         )
         self.places = {
             name: place
@@ -117,14 +118,17 @@ class StandIns:
     def new_inputs(
         self, new: Sizes, policy: Policy, stretched: Mapping[Node, int]
     ) -> dict[int, Any]:
-        tensors = list({id(t): t for t in tensors_in(self.subject.inputs)}.values())
+        tensors = {id(t): t for t in tensors_in(self.subject.inputs)}
         reading, memo = self.axes.reading(policy.inputs), {}
-        for tensor, texts, axes in zip(tensors, reading, self.axes.inputs, strict=True):
+        known = zip(
+            tensors, self.subject.values, reading, self.axes.inputs, strict=True
+        )
+        for key, tensor, texts, axes in known:
             shape = [
                 value(text, new) * stretched.get(self.axes.groups.leader(node), 1)
                 for text, node in zip(texts, axes, strict=True)
             ]
-            memo[id(tensor)] = resize(tensor, shape, self.subject.device)
+            memo[key] = resampled(tensor, shape, self.subject.device)
         return memo
 
     def twin(self, new: Sizes, policy: Policy) -> Callable:
@@ -167,6 +171,21 @@ def resize(tensor: Tensor, shape: Sequence[int], device: str) -> Tensor:
     if isinstance(tensor, nn.Parameter):  # one number, seen through: needs no memory
         return nn.Parameter(filled, requires_grad=tensor.requires_grad)
     return filled.clone().requires_grad_(tensor.requires_grad)
+
+
+def resampled(tensor: Tensor, shape: Sequence[int], device: str) -> Tensor:
+    """Make an input of another shape: padding stays at the end, ids become 0, 1 and 2.
+
+    Where steps depend on values, such as on whether a mask hides anything, they are to
+    be those of the traced call; and a stand-in may know few words.
+    """
+    needed, tensor = tensor.requires_grad, tensor.detach().to(device)
+    if not tensor.is_floating_point() and tensor.dtype != torch.bool:
+        tensor = tensor.clamp(max=2)
+    for axis, (new, old) in enumerate(zip(shape, tensor.shape, strict=True)):
+        places = torch.arange(new, device=device) * old // max(new, 1)
+        tensor = tensor.index_select(axis, places)
+    return tensor.requires_grad_(needed)
 
 
 def resize_attributes(

@@ -45,9 +45,10 @@ export function bytesText(n) {
   return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
 }
 
-// What an event does to a small block of the numbers 0 to 5, as rows before and after.
-// A move shows two of the axes that change places, 2 by 3.
-export function illustrate(event) {
+// What an event does to a small block of the numbers 0 to 5: the blocks before and
+// after, each as rows. A move shows two of the axes that change places, 2 by 3. A kind
+// that is not known leaves the block as it is.
+export function illustrate({ kind, pieces }) {
   const row = [[0, 1, 2, 3, 4, 5]];
   const block = [
     [0, 1, 2],
@@ -63,13 +64,36 @@ export function illustrate(event) {
     [2, 3],
     [4, 5],
   ];
-  return {
-    split: { before: row, after: block },
-    merge: { before: block, after: row },
-    join: { before: block, after: row },
-    move: { before: block, after: moved },
-    regroup: { before: block, after: recut },
-  }[event.kind];
+  const kinds = {
+    split: [[row], [block]],
+    merge: [[block], [row]],
+    join: [[block], [row]],
+    move: [[block], [moved]],
+    regroup: [[block], [recut]],
+    cut: [[row], (pieces > 2 ? recut : block).map((piece) => [piece])],
+    normalise: [[block], [block.map(softmax)]],
+    standardise: [[block], [block.map(standardise)]],
+    product: [[block, moved], [multiply(block, moved)]],
+  };
+  const [before, after] = kinds[kind] ?? [[block], [block]];
+  return { before, after };
+}
+
+function softmax(row) {
+  const powers = row.map(Math.exp);
+  return powers.map((power) => power / powers.reduce((sum, x) => sum + x));
+}
+
+function standardise(row) {
+  const mean = row.reduce((sum, x) => sum + x) / row.length;
+  const spread = Math.hypot(...row.map((x) => x - mean)) / Math.sqrt(row.length);
+  return row.map((x) => (x - mean) / spread);
+}
+
+function multiply(left, right) {
+  return left.map((row) =>
+    right[0].map((_, j) => row.reduce((sum, x, i) => sum + x * right[i][j], 0)),
+  );
 }
 
 // The two axes of a move that change places, as places in the input: the first pair

@@ -149,25 +149,56 @@ function listing(rows, lines, relations) {
   };
 }
 
-// A small block of numbers, its rows and columns named.
-function blockNode(cells, rows, columns) {
-  const spans = cells.flat().map((n) => h("span", { class: n < 3 ? "eta-low" : "", text: n }));
+// A small block of numbers, its rows and columns named; the first three are dark, so that
+// the eye can follow them. Numbers that are `made` are new, or parts of 1, drawn as bars.
+function blockNode(cells, [rows, columns], made) {
+  const spans = cells.flat().map((n) => {
+    const kind = made ? `eta-${made}` : n < 3 ? "eta-low" : "";
+    const text = Number.isInteger(n) ? n : n.toFixed(made === "part" ? 2 : 1).replace("0.", ".");
+    return h("span", { class: kind, style: `--part: ${n}`, text });
+  });
   const grid = h("div", { class: "eta-cells", style: `--columns: ${cells[0].length}` }, ...spans);
   return h("div", { class: "eta-block" }, h("i"), columns, rows, grid);
 }
 
-// What a split, a move or a merge does to the numbers 0 to 5.
-function eventNode({ event, inputs }, relations) {
-  if (!event) return "";
-  const { before, after } = illustrate(event);
-  const join = (axes) => axes.join("*");
-  const pair = event.order && movedPair(event.order).map((i) => inputs[0].axes[i]);
-  const [from, into] = pair ? [pair, pair.toReversed()] : [event.from, event.into];
-  const draw = (cells, axes) => {
-    const [first, ...rest] = cells.length > 1 ? axes : ["", ...axes];
-    return blockNode(cells, axisNode(first, relations), axisNode(join(rest), relations));
-  };
-  return h("div", { class: "eta-event" }, draw(before, from), "→", draw(after, into));
+const MADE = { normalise: "part", standardise: "made", product: "made" };
+
+// The names of the blocks before and after an event, each as [rows, columns].
+function blockNames({ event, inputs, outputs }) {
+  const join = ([first = "", ...rest]) => [first, rest.join("*")];
+  const alone = (axes) => ["", axes.join("*")];
+  const { kind, from, into } = event ?? {};
+  if (kind === "product") return [[from, event.by], [into]];
+  if (kind === "cut") return [[alone(from)], Array(3).fill(alone(into))];
+  if (kind === "split") return [[alone(from)], [join(into)]];
+  if (kind === "merge" || kind === "join") return [[join(from)], [alone(into)]];
+  if (kind === "regroup") return [[join(from)], [join(into)]];
+  const axes = (inputs[0] ?? outputs[0])?.axes ?? [];
+  if (kind === "move") {
+    const pair = movedPair(event.order).map((i) => axes[i]);
+    return [[pair], [pair.toReversed()]];
+  }
+  const last = event?.axis ?? axes.length - 1;
+  const pair = [axes[last ? last - 1 : 1] ?? "", axes[last] ?? ""];
+  return [[pair], [event ? pair : join((outputs[0]?.axes ?? []).slice(-2))]];
+}
+
+// What the operation does to the numbers 0 to 5; nothing is drawn of one that raised.
+function eventNode(row, relations) {
+  if (!row.outputs.length) return "";
+  const { before, after } = illustrate(row.event ?? {});
+  const [from, into] = blockNames(row);
+  const draw = (blocks, names, made) =>
+    blocks.map((cells, i) =>
+      blockNode(
+        cells,
+        names[i].map((axis) => axisNode(axis, relations)),
+        made,
+      ),
+    );
+  const result = draw(after, into, MADE[row.event?.kind]);
+  const shown = row.event ? [...draw(before, from), "→", ...result] : result;
+  return h("div", { class: "eta-event" }, ...shown);
 }
 
 // The step in focus: what ran where, why the sizes changed, what went wrong.
@@ -179,7 +210,9 @@ function stage(model, rows, relations) {
       const step = model.get("step");
       const row = rows[step];
       const error = row.outputs.length ? null : model.get("error");
-      const says = [row.event?.text, row.note, error?.message, error?.axis, error?.cause];
+      const stays = row.inputs[0]?.axes.join() === row.outputs[0]?.axes.join();
+      const what = row.event?.text ?? (stays && "the axes stay as they are");
+      const says = [what, row.note, error?.message, error?.axis, error?.cause];
       const where = `step ${step + 1} of ${rows.length}, ${row.module || "the module itself"}`;
       node.replaceChildren(
         h(
@@ -202,6 +235,7 @@ function sliders(model, relations, size) {
     const start = model.get("sizes")[name];
     const input = h("input", {
       type: "range",
+      style: `accent-color: var(--axis-${name}, var(--axis-T))`,
       "aria-label": name,
       min: 1,
       max: Math.max(CEILINGS[name] ?? 0, 4 * start),
@@ -255,6 +289,13 @@ function light(box, names) {
   }
 }
 
+// Scroll the box, and not the page, until a row can be seen.
+function keepInSight(row, scroller) {
+  const [inner, outer] = [row, scroller].map((node) => node.getBoundingClientRect());
+  if (inner.top < outer.top) scroller.scrollTop -= outer.top - inner.top;
+  if (inner.bottom > outer.bottom) scroller.scrollTop += inner.bottom - outer.bottom;
+}
+
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "shapes", "Shapes, line by line");
   const rows = readTrace(model);
@@ -263,10 +304,15 @@ function render({ model, el }) {
   const bar = sliders(model, relations, size);
   const told = stage(model, rows, relations);
   const { body, parts, step } = listing(rows, model.get("lines"), relations);
+  // A box that scrolls must be reachable without a mouse.
+  const scrolls = { class: "eta-scroll", tabindex: "0", role: "group", "aria-label": "steps" };
+  const table = h("div", scrolls);
   const go = (by) => {
     const shown = [...rows.keys()].filter((i) => parts[i].node.offsetParent);
     const next = shown[shown.indexOf(model.get("step")) + by];
-    if (next !== undefined) put(model, { step: next });
+    if (next === undefined) return;
+    put(model, { step: next });
+    keepInSight(parts[next].node, table);
   };
   parts.forEach(({ node }, i) => node.addEventListener("click", () => put(model, { step: i })));
   body.addEventListener("keydown", (event) => {
@@ -285,21 +331,9 @@ function render({ model, el }) {
   inner.hidden = !rows.some((row) => row.deep);
   const names = ["line", "operation", "shapes", "numbers"];
   const head = h("tr", { class: "eta-line" }, ...names.map((text) => h("th", { text })));
-  bar.node.append(
-    button("back", () => go(-1)),
-    button("forward", () => go(1)),
-    inner,
-  );
-  box.append(
-    bar.node,
-    told.node,
-    // A box that scrolls must be reachable without a mouse.
-    h(
-      "div",
-      { class: "eta-scroll", tabindex: "0", role: "group", "aria-label": "steps" },
-      h("table", {}, h("thead", {}, head), body),
-    ),
-  );
+  const steps = [button("back", () => go(-1)), button("forward", () => go(1)), inner];
+  table.append(h("table", {}, h("thead", {}, head), body));
+  box.append(bar.node, h("div", { class: "eta-bar" }, ...steps), told.node, table);
   const resize = () => [bar, ...parts].forEach((part) => part.draw(size));
   const move = () => [told.draw(), step(model.get("step"))];
   onChange(model, ["sizes"], signal, resize);
