@@ -334,6 +334,17 @@ def test_the_steps_are_no_sizes(show):
     assert steps.locator("input").count() == 0
 
 
+def test_a_usual_name_of_an_operation_stays_whole_on_a_phone(show):
+    page = show(ShapeTracer(traced()), width=390)
+    lines = """x => {
+        const range = document.createRange();
+        range.selectNodeContents(x);
+        return range.getClientRects().length;
+    }"""
+    assert row_of(page, "embedding").locator("th").evaluate(lines) == 1
+    assert row_of(page, "unflatten").locator("th").evaluate(lines) == 1
+
+
 def test_a_long_call_takes_three_lines(show):
     page = show(ShapeTracer(own_attention()), width=390)
     page.get_by_role("button", name="torch's own lines").click()
