@@ -193,9 +193,9 @@ class Exam:
 
         return self.call_with(floats_of, swap, **options)
 
-    def observe(self, swap: Swap | None = None) -> Flow:
-        """Record the operations of a call, on torch's slow path."""
-        flow = self.call_with(observe, swap)
+    def observe(self, swap: Swap | None = None, **options: Any) -> Flow:
+        """Record the operations of a call, on torch's slow path; see `call_with`."""
+        flow = self.call_with(observe, swap, **options)
         return flow or Flow(error=RuntimeError("the call could not be recorded"))
 
     @contextlib.contextmanager

@@ -20,6 +20,7 @@ from . import (
     registration,
     returned_weights,
     softmax,
+    strangers,
 )
 from .parts import BROKEN, RIGHT
 
@@ -40,4 +41,5 @@ SUBJECTS = (
     modes,
     returned_weights,
     outputs,
+    strangers,
 )

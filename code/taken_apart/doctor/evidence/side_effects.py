@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...tensors import tensors_in
 from ..exam import Exam, once
+from ..numbers import apart
 
 
 @dataclass
@@ -48,6 +49,14 @@ def gradients(exam: Exam) -> Gradients:
 
     exam.call_with(differentiate, grad=True)
     return answer
+
+
+@once
+def differs_by_chance(exam: Exam) -> bool:
+    """Say whether two calls in eval mode with other seeds differ."""
+    others = [exam.run(seed=seed) for seed in (1, 2)]
+    plain = exam.fast_outputs or []
+    return any(out is not None and apart(plain, out) > 0 for out in others)
 
 
 def modes_changed(exam: Exam) -> list[str]:

@@ -175,10 +175,16 @@ def first_scramble(
     for step in reversed(line):
         changed = differ(step.value, flow.steps[step.index].value)
         if changed.any() and not is_row(changed, exam.sequence):
+            # Behind the projection of the keys nothing else maps them.
+            later = [s.op for s in line[: line.index(step)]]
+            projected &= not any(op in MAPS for op in later)
             return step if was_row else None, projected
         was_row |= bool(changed.any())
-        projected |= step.op in ("linear", "einsum", "matmul", "addmm")
+        projected |= step.op in MAPS
     return None, projected
+
+
+MAPS = {"linear", "einsum", "matmul", "addmm"}
 
 
 def enters_as_row(exam: Exam, step: Step, flow: Flow) -> bool:

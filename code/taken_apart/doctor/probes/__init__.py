@@ -25,19 +25,29 @@ from . import (
     attention,
     blocks,
     call,
+    company,
     failures,
     layout,
     masks,
     modes,
     parts,
     positions,
+    training,
     weights,
 )
 from .kit import Probe
 
 # How much a subject's faults weigh: how often they are reported, how much they spoil.
 WEIGHT = {"failures": 9, "layout": 5, "masks": 5, "attention": 4, "positions": 4}
-WEIGHT |= {"blocks": 3, "parts": 3, "modes": 3, "call": 2, "weights": 1}
+WEIGHT |= {
+    "blocks": 3,
+    "parts": 3,
+    "modes": 3,
+    "company": 5,
+    "training": 4,
+    "call": 2,
+    "weights": 1,
+}
 
 
 def urgency(probe: Probe) -> float:
@@ -51,6 +61,8 @@ PROBES = [
     call.shows_itself,
     call.flipped_integers,
     call.inputs_with_nan,
+    training.attributes_of_modules,
+    training.every_mode_runs,
     parts.modules_in_lists,
     parts.foreign_parameters,
     parts.parameters_made_anew,
@@ -93,6 +105,8 @@ PROBES = [
     call.types_kept,
     call.other_precision,
     masks.padding_content,
+    company.alone_and_in_company,
+    company.without_its_padding,
     masks.causality,
     positions.positions,
     positions.positions_of_padding,
@@ -104,6 +118,8 @@ PROBES = [
     call.inputs_kept,
     call.backward_runs,
     blocks.residual_paths,
+    blocks.skips_start_alike,
+    blocks.sums_of_one_place,
     blocks.linear_on_linear,
     blocks.norms_of_all_three,
     blocks.attention_to_the_stream,
@@ -116,5 +132,7 @@ PROBES = [
     modes.idle_hooks,
     call.probabilities_out,
     parts.unused_parameters,
+    training.gradient_of_the_loss,
+    company.inputs_with_effect,
     parts.cloned_values,
 ]

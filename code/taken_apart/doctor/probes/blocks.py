@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from ...untouched import reseed
 from ..evidence.hiding import is_of_raw_input
+from ..evidence.places import misplaced_sum
 from ..evidence.residual_stream import (
     Branch,
     branches,
@@ -19,6 +21,7 @@ from ..evidence.residual_stream import (
     has_bypass,
     is_linear,
 )
+from ..evidence.skips import Skip, ends_in_norm, skips
 from ..evidence.tensor_flow import ANY, CONVOLUTIONS, FUSED, LAYERS, Flow, Step
 from ..exam import Exam
 from ..finding import Finding, Severity
@@ -377,6 +380,59 @@ def norms_of_all_three(exam: Exam) -> Findings:
                     at=norm.row,
                 )
                 return
+
+
+@probe("run", "attentions")
+def skips_start_alike(exam: Exam) -> Findings:
+    """Do the skips of a block start all before a norm, or all behind one?"""
+    if exam.has("norm / residual / FFN"):
+        return
+    pairs = [pair for pair in itertools.pairwise(skips(exam)) if is_block(*pair)]
+    mixed = [pair for pair in pairs if pair[0].before_norm != pair[1].before_norm]
+    early = [one if one.before_norm else two for one, two in mixed]
+    # One block alone may be followed by the norm that ends a Pre-LN stack.
+    if len(mixed) < 2 or not all(ends_in_norm(exam.flow, skip) for skip in early):
+        return
+    yield found(
+        "norm / residual / FFN",
+        "warning",
+        title="One skip of a block starts before a norm, the other behind one",
+        evidence=(
+            f"in {len(mixed)} blocks the skip around {early[0].branch.name} holds what "
+            "the norm has not seen, though its sum is normalised again"
+        ),
+        fix="x = norm1(x + attention(x)); x = norm2(x + feed_forward(x))",
+        at=early[0].end.row,
+    )
+
+
+def is_block(one: Skip, two: Skip) -> bool:
+    """Say whether two skips are those around an attention and its feed-forward."""
+    names = one.branch.name, two.branch.name
+    return names == ("the attention", "the feed-forward")
+
+
+@probe("run", "attentions")
+def sums_of_one_place(exam: Exam) -> Findings:
+    """Do both sides of a residual stand at the same places?"""
+    if exam.has("batch/sequence layout", "head split/merge"):
+        return
+    found_at = misplaced_sum(exam.flow)
+    if found_at is None:
+        return
+    step, side = found_at
+    labels = side.labels[..., 0].flatten()
+    yield found(
+        "batch/sequence layout",
+        "fault",
+        title="A residual adds what was computed at one place to another",
+        evidence=(
+            f"of {len(labels)} rows of {dims(step.value)} some come back in another "
+            "order than they went in"
+        ),
+        fix="undo a permute by its inverse permute, before the reshape",
+        at=side.moved.row if side.moved else step.row,
+    )
 
 
 @probe("run", "root")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
+from ...tracer import Row
 from ...untouched import reseed
 from ..evidence.padding import apart_where_real
+from ..evidence.parting import first_parting
 from ..evidence.side_effects import called_modules, modes_changed, numbers_changed
+from ..evidence.tensor_flow import Flow, observe
 from ..exam import Exam, set_modes
 from ..numbers import apart
 from .kit import Findings, drops, found, probe
@@ -31,7 +35,8 @@ def eval_is_deterministic(exam: Exam) -> Findings:
             "note" if draws_tokens(exam) else "warning",
             title="Two calls in eval mode differ",
             evidence=evidence + "; it draws which tokens it sees" * draws_tokens(exam),
-            fix="draw random numbers in train() only",
+            fix="draw random numbers in train() only: if self.training and ...",
+            at=place_of_chance(exam),
         )
     else:
         yield found(
@@ -42,6 +47,15 @@ def eval_is_deterministic(exam: Exam) -> Findings:
             fix="pass training=self.training",
             at=step.row,
         )
+
+
+def place_of_chance(exam: Exam) -> Row | None:
+    """Return where two calls in eval mode part."""
+    for seed in (1, 2, 3):
+        row = first_parting(exam.flow, exam.observe(seed=seed))
+        if row is not None:
+            return row
+    return None
 
 
 def draws_tokens(exam: Exam) -> bool:
@@ -133,7 +147,17 @@ def train_and_eval(exam: Exam) -> Findings:
             title="Train and eval mode compute different things",
             evidence=f"with dropout off they still differ by {distance:.3g}",
             fix="look for branches on self.training",
+            at=first_parting(exam.flow, observed_in_training(exam)),
         )
+
+
+def observed_in_training(exam: Exam) -> Flow:
+    """Record a call in train mode without its dropout."""
+
+    def look(call: Callable, *args: Any, **kwargs: Any) -> Flow:
+        return observe(functools.partial(without_dropout, call), *args, **kwargs)
+
+    return exam.call_with(look, train=True) or Flow()
 
 
 @probe("run", "root", "numbers", "output", costly=True)

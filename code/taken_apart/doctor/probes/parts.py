@@ -12,7 +12,7 @@ from ..evidence.branches import is_idle_expert, is_left_out
 from ..evidence.position_tables import position_tables, stored_tensors
 from ..evidence.residual_stream import in_feed_forward
 from ..evidence.side_effects import gradients, parameters_replaced
-from ..evidence.tensor_flow import Step, memory
+from ..evidence.tensor_flow import FUSED, Step, memory
 from ..exam import Exam
 from ..finding import Finding
 from .kit import Findings, dims, found, probe
@@ -194,7 +194,8 @@ def unused_parameters(exam: Exam) -> Findings:
     if not names:
         yield left_out(idle)
         return
-    yield cut_gradient(exam, names) or unused(exam, names)
+    cut = cut_gradient(exam, names) or without_gradient(exam, names)
+    yield cut or unused(exam, names)
 
 
 def unused(exam: Exam, names: list[str]) -> Finding:
@@ -251,6 +252,38 @@ def cut_gradient(exam: Exam, names: list[str]) -> Finding | None:
         fix="take it out of the way from input to output",
         at=stops[0].row,
     )
+
+
+def without_gradient(exam: Exam, names: list[str]) -> Finding | None:
+    """Tell of parameters that reach the output, and get no gradient back."""
+    named = {id(p): n for n, p in exam.root.named_parameters()}
+    steps = [
+        s for s in exam.flow.steps if s.index in exam.reached and s.op not in FUSED
+    ]
+    used = {
+        named[id(t)]: s for s in reversed(steps) for t in s.inputs if id(t) in named
+    }
+    cut = [name for name in names if name in used]
+    if len(cut) * 2 < len(names):
+        return None
+    return found(
+        "registration / sharing",
+        "warning",
+        title=f"No gradient comes back to {common_owner(cut)}, though it is used",
+        evidence=(
+            f"{len(cut)} parameters require gradients and get none: "
+            f"{', '.join(cut[:3])}"
+        ),
+        fix="take no_grad away from forward, or freeze with requires_grad_(False)",
+        at=used[cut[0]].row,
+    )
+
+
+def common_owner(names: list[str]) -> str:
+    """Return the path of the innermost module that holds all of some parameters."""
+    parts = [name.split(".") for name in names]
+    shared = [level[0] for level in zip(*parts, strict=False) if len({*level}) == 1]
+    return ".".join(shared) or "most of it"
 
 
 def idle_part(exam: Exam, names: list[str]) -> str:
