@@ -19,8 +19,9 @@ from ..untouched import left_untouched
 from .diagnosis import Diagnosis, paragraph
 from .exam import Exam, Postponed, TimeUp, Unvaried
 from .finding import CHAPTERS, Finding
+from .inner import inner_exam
 from .probes import PROBES, urgency
-from .probes.kit import Probe
+from .probes.kit import NO_TOKENS, Probe
 from .progress import SignOfLife
 from .smaller import few_layers, fewer_inputs, is_large
 from .subject import is_compiled, misuse_of, prepared
@@ -55,6 +56,7 @@ def diagnose(
         with left_untouched(() if exam.has_root else module, inputs, kwargs):
             set_num_threads(1)  # others would mostly wait for one another
             exam = examined_at_length(exam, clock)
+            ask_inside(exam, clock)
             before.restore(exactly=True)
         clock.progress.end()
     return Diagnosis(name_of(module), exam)
@@ -98,6 +100,19 @@ def examined_at_length(exam: Exam, clock: Clock) -> Exam:
     if part is whole:  # its layers cannot be taken away
         ask_all(whole, sorted(later, key=urgency, reverse=True), clock)
     return part
+
+
+def ask_inside(exam: Exam, clock: Clock) -> None:
+    """Ask what needs tokens of the part that takes them, where no input holds any."""
+    late = [p for p in PROBES if (p.question, NO_TOKENS) in exam.skipped]
+    inner = inner_exam(exam) if late and clock.left() > 0 else None
+    if inner is None:
+        return
+    exam.skipped[:] = [entry for entry in exam.skipped if entry[1] != NO_TOKENS]
+    inner.take_over(exam)
+    inner.time_left = clock.left
+    ask_all(inner, late, clock)
+    exam.forwards = inner.forwards
 
 
 def ask_all(exam: Exam, probes: list[Probe], clock: Clock) -> list[Probe]:

@@ -36,7 +36,7 @@ def samples_to_try(exam: Exam) -> list[int]:
     return sorted(partly, key=lambda i: -int(counts[i]))[:2] or [0]
 
 
-def alone(exam: Exam, sample: int) -> Swap | None:
+def one_sample(exam: Exam, sample: int) -> Swap | None:
     """Return a swap that leaves one sample of all inputs; None if axes are unclear."""
     seq, swap = exam.sequence, {}
     if seq.batch_axis is None or seq.n_samples == seq.n_tokens:
@@ -78,7 +78,7 @@ def partings(exam: Exam, cut: bool) -> Iterator[Parting]:
     """Yield the samples that alone, or without their padding, give something else."""
     plain = exam.fast_outputs or []
     for sample in samples_to_try(exam):
-        swap = alone(exam, sample)
+        swap = one_sample(exam, sample)
         if swap and cut:
             swap = without_padding(exam, swap, sample)
         out = exam.run(swap) if swap else None
@@ -128,10 +128,6 @@ def hides_padding_alone(exam: Exam, parting: Parting) -> bool:
             if bool((rows > 1e-4).any()):
                 return False
     return True
-
-
-def is_all_real(padding: Tensor) -> bool:
-    return not bool(padding.any())
 
 
 def counts_from_the_left(padding: Tensor) -> bool:

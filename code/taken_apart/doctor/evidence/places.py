@@ -82,7 +82,7 @@ def placed(step: Step, known: dict[int, Places]) -> Places | None:
     """Return the places of a step's output, from those of its inputs."""
     before = next((known[id(t)] for t in step.inputs if id(t) in known), None)
     if before is None:
-        return numbered(step)
+        return rows_numbered(step)
     first = known.get(id(step.inputs[0]))
     if step.op in REARRANGES | PIECES | {"roll", "flip", "pad"} and first:
         labels = step.func(first.labels, *step.args[1:], **step.kwargs)
@@ -104,7 +104,7 @@ def same_rows(labels: Tensor, value: Tensor) -> bool:
     return labels.shape[:-1] == value.shape[:-1]
 
 
-def numbered(step: Step) -> Places | None:
+def rows_numbered(step: Step) -> Places | None:
     """Number the rows that a layer makes of what came in."""
     value = step.value if step.outputs else torch.empty(0)
     if value.dim() < 3 or not value.is_floating_point():

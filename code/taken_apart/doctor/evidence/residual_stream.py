@@ -9,7 +9,18 @@ from torch import Tensor
 
 from ...tensors import tensors_in
 from ..exam import Exam, once
-from .tensor_flow import ACTIVATIONS, ANY, FUSED, LAYERS, PASSES, Flow, Step, memory
+from .hiding import makers
+from .tensor_flow import (
+    ACTIVATIONS,
+    ANY,
+    FUSED,
+    LAYERS,
+    PASSES,
+    PIECES,
+    Flow,
+    Step,
+    memory,
+)
 
 
 class Branch(NamedTuple):
@@ -31,8 +42,15 @@ def branches(exam: Exam) -> Iterator[Branch]:
         if step.op in ACTIVATIONS and step.value.dim() > 2:
             up = flow.back(step.inputs[0], step.index, is_linear, {"dropout"})
             down = flow.ahead(step.outputs[0], step.index, is_linear, PASSES)
-            if up and down and is_feed_forward(exam, up[-1], down[-1]):
+            of_input = up and is_of_inputs(flow, up[-1])
+            if up and down and of_input and is_feed_forward(exam, up[-1], down[-1]):
                 yield Branch("the feed-forward", down[-1], up[-1].inputs[0])
+
+
+def is_of_inputs(flow: Flow, step: Step) -> bool:
+    """Say whether a map reads what came in, and not a table of the module's own."""
+    made_of, _ = makers(flow, [(step.inputs[0], step.index)])
+    return any(id(given) in made_of for given in flow.given)
 
 
 def is_linear(step: Step) -> bool:
@@ -144,16 +162,19 @@ def made_from(flow: Flow, stream: Tensor, before: int) -> set[int]:
 
     A cast, a view or a norm of the stream is the stream: a residual may take any.
     """
-    found, seen, todo = set(), set(), [(stream, before)]
+    found, seen, todo = set(), set(), [(stream, before, stream.numel())]
     while todo:
-        tensor, index = todo.pop()
-        if tensor.numel() != stream.numel():
+        tensor, index, size = todo.pop()
+        if tensor.numel() != size:
             continue
         found.add(id(tensor))
         step = flow.producer(tensor, index)
         if step is not None and step.index not in seen:  # a cast may return its input
             seen.add(step.index)
-            todo += [(t, step.index) for t in step.inputs]
+            joined = step.op in {"cat", "stack", *PIECES}  # parts may go around it
+            sizes = [t.numel() if joined else size for t in step.inputs]
+            indices = [step.index] * len(sizes)
+            todo += list(zip(step.inputs, indices, sizes, strict=True))
     return found
 
 

@@ -86,9 +86,9 @@ def measured(loss: Callable[[], Tensor], moved: list[nn.Parameter]) -> Slope:
     starts = [p.detach().clone() for p in moved]
 
     def at(step: float) -> float:
+        for p, start, way in zip(moved, starts, ways, strict=True):
+            p.data = start + step * way  # not in place: a graph may wait for backward
         with torch.no_grad():
-            for p, start, way in zip(moved, starts, ways, strict=True):
-                p.copy_(start + step * way)
             return float(loss())
 
     return Slope(by_backward, [(at(h) - at(-h)) / (2 * h) for h in (1e-6, 4e-6)])

@@ -18,52 +18,54 @@ from ..inputs import looks_like_mask, read_padding
 from .kit import Findings, dims, found, probe
 
 # Faults by which a sample is not alone, and which are told by themselves.
-CAUSES = "batch/sequence layout", "mask meaning", "mask axis/shape", "nan / precision"
-CAUSES += "head split/merge", "norm / residual / FFN", "softmax / scale"
+MIX_SAMPLES = "batch/sequence layout", "mask meaning", "mask axis/shape"
+MIX_SAMPLES += "nan / precision", "head split/merge", "norm / residual / FFN"
+MIX_SAMPLES += "softmax / scale", "loss and training", "positional encoding"
+
+
+def explains_itself(exam: Exam) -> bool:
+    """Say whether it is known already why a sample depends on its company."""
+    warned = exam.has("batch/sequence layout", severity="warning")
+    unmasked = exam.has("mask meaning", severity="note")
+    return exam.has(*MIX_SAMPLES) or warned or unmasked or differs_by_chance(exam)
 
 
 @probe("run", "numbers", "sequence", "batch", "output", costly=True)
 def alone_and_in_company(exam: Exam) -> Findings:
     """Does a sample give alone what it gives in its batch?"""
-    if exam.has(*CAUSES) or exam.has("batch/sequence layout", severity="warning"):
+    parting = None if explains_itself(exam) else next(partings(exam, cut=False), None)
+    if parting is None:
         return
-    if exam.has("loss and training") or exam.has("mask meaning", severity="note"):
-        return
-    if differs_by_chance(exam):
-        return
-    for parting in partings(exam, cut=False):
-        evidence = (
-            f"alone, sample {parting.sample} gives outputs that are "
-            f"{parting.distance:.3g} away from those in the batch"
+    evidence = (
+        f"alone, sample {parting.sample} gives outputs that are "
+        f"{parting.distance:.3g} away from those in the batch"
+    )
+    if exam.has_padding and not hides_padding_alone(exam, parting):
+        yield found(
+            "mask meaning",
+            "fault",
+            title="The mask is left out when a sample is alone in its batch",
+            evidence=evidence + "; its padding is then seen",
+            fix="apply the mask whatever the size of the batch",
         )
-        if exam.has_padding and not hides_padding_alone(exam, parting):
-            yield found(
-                "mask meaning",
-                "fault",
-                title="The mask is left out when a sample is alone in its batch",
-                evidence=evidence + "; its padding is then seen",
-                fix="apply the mask whatever the size of the batch",
-            )
-        else:
-            yield found(
-                "batch/sequence layout",
-                "fault",
-                title="What a sample gives depends on the others in its batch",
-                evidence=evidence,
-                fix="keep the batch axis apart, and branch on nothing that it decides",
-            )
         return
+    yield found(
+        "batch/sequence layout",
+        "fault",
+        title="What a sample gives depends on the others in its batch",
+        evidence=evidence,
+        fix="keep the batch axis apart, and branch on nothing that it decides",
+    )
 
 
 @probe("run", "numbers", "sequence", "batch", "padding", "output", costly=True)
 def without_its_padding(exam: Exam) -> Findings:
     """Does a sample give the same without its padding?"""
-    known = exam.has(*CAUSES) or exam.has("loss and training", "positional encoding")
-    if known or exam.has("mask meaning", severity="note"):
+    if explains_itself(exam):
         return
     views = [padding_view(exam, a) for a in exam.attentions]
     hidden = [view.on_padding < 1e-4 for view in views if view is not None]
-    if not hidden or not all(hidden) or differs_by_chance(exam):
+    if not hidden or not all(hidden):
         return  # no word of a mask: who knows what is padding?
     for parting in partings(exam, cut=True):
         yield explained(exam, parting.sample, parting.distance)

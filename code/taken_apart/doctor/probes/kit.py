@@ -15,12 +15,13 @@ from ..evidence.tensor_flow import Step
 from ..exam import Exam
 from ..finding import Finding, Severity
 
+NO_TOKENS = "no input looks like tokens"
 # What a probe may need, and why an exam does not have it: "" where it does.
 NEEDS: dict[str, Callable[[Exam], str]] = {
     "run": lambda exam: "the call raised" if exam.raised else "",
     "root": lambda exam: "" if exam.has_root else "no nn.Module was found behind it",
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
-    "sequence": lambda exam: "" if exam.has_sequence else "no input looks like tokens",
+    "sequence": lambda exam: "" if exam.has_sequence else NO_TOKENS,
     "samples": lambda exam: "" if exam.has_samples else "there is no batch",
     "batch": lambda exam: (
         "" if exam.sequence.n_samples > 1 else "the batch holds one sample"
