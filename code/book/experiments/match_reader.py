@@ -12,6 +12,7 @@ import json
 import math
 from functools import partial
 from pathlib import Path
+from statistics import mean
 
 import torch
 from encoder import TransformerEncoder
@@ -26,8 +27,8 @@ RECORDS = Path(__file__).with_name("match_reader.json")
 SEEDS, STEPS, EVERY = trainings.PART_SEEDS, trainings.PART_STEPS, trainings.PART_MEAN
 CURVES = {  # what of a record is drawn, under which name, in which colour
     "losses": ("loss", "#808080"),
-    "copy": ("on the copy", "#c85200"),
-    "end": ("on the end", "#0078b8"),
+    "copy": ("weight on copy", "#c85200"),
+    "end": ("weight on end", "#0078b8"),
 }
 
 
@@ -131,15 +132,20 @@ def draw(records: dict[int, dict]) -> None:
     figure.legend(*marks, loc="outside upper center", ncols=len(CURVES))
 
 
-def compare_heads(heads: list[dict]) -> dict[str, list[float]]:
-    """Return what is right without the head that finds the copy, and without another.
+def compare_heads(heads: list[dict]) -> dict[str, float]:
+    """Return by head the share right without it, the head that finds the copy first.
 
-    `heads` are those of a record. Each pair of shares is of rows whose ends differ and
-    of rows whose ends match; *another* is, in both, the worst of the other heads.
+    `heads` are those of a record. A share is the mean of two: of the rows whose ends
+    differ and of those whose ends match.
     """
-    finder, *others = sorted(heads, key=lambda head: -head["copy"])
-    by_rows = zip(*(head["right"] for head in others), strict=True)
-    return {"the finder": finder["right"], "another": [min(one) for one in by_rows]}
+    finder = max(heads, key=lambda head: head["copy"])
+    ordered = sorted(heads, key=lambda head: head is not finder)
+    names = ["the finder"]
+    for head in ordered[1:]:
+        beside = head["layer"] == finder["layer"]
+        name = "the other" if beside else f"head {head['head']}"
+        names.append(f"layer {head['layer']}, {name}")
+    return {name: mean(h["right"]) for name, h in zip(names, ordered, strict=True)}
 
 
 def main() -> None:

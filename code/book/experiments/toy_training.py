@@ -60,15 +60,19 @@ def draw(records: dict[int, tuple[list[float], dict[int, list[float]]]]) -> None
     from matplotlib import pyplot  # only a drawing needs it
 
     size = 4.6, 4.2  # its letters are as large as a phone's
-    _, (upper, lower) = pyplot.subplots(2, figsize=size, layout="constrained")
+    _, (upper, lower) = pyplot.subplots(
+        2, figsize=size, sharex=True, layout="constrained"
+    )
     for losses, shares in records.values():
         (line,) = upper.plot(range(MEAN, STEPS + 1, MEAN), losses, linewidth=1)
         look = {"color": line.get_color(), "markersize": 3}
         for side, style in enumerate(("o--", "o-")):  # seen, unseen
             told = [both[side] for both in shares.values()]
             lower.plot(list(shares), told, style, **look)
-    upper.set(xlabel="step", ylabel="loss", ylim=(0, 4))
-    lower.set(xlabel="step", ylabel="share right", xscale="log", ylim=(0, 1.05))
+    upper.set(ylabel="loss", xscale="log", ylim=(0, 4))
+    lower.set(xlabel="step", ylabel="share right")
+    lower.set(ylim=(0, 1.05))
+    lower.legend(lower.lines[:2], ["training", "held out"], loc="lower right")
 
 
 def main() -> None:
