@@ -13,6 +13,7 @@ ROWS = ledger.read()
 CHAPTERS = {
     *("01_inputs", "02_attention", "03_multi_head", "04_feed_forward"),
     *("05_layer_norm", "06_masks", "07_encoder", "08_training", "09_pitfalls"),
+    "11_decoder",
     *(f"evidence_{number:02}" for number in range(1, 10)),
     "beyond",
 }

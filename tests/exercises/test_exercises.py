@@ -11,6 +11,7 @@ import torch
 from book.exercises import EXERCISES, check, kill_table
 from book.exercises.verdict import attempt, same_outcome
 from common import CHAPTERS, NUMBERED, ROOT
+from decoder import generate, next_word
 from encoder import (
     EncoderLayer,
     FeedForward,
@@ -660,7 +661,80 @@ def deaf_and_stuck(encoder, ids, is_pad):
     return torch.allclose(*pair, atol=1e-5), any(missed)
 
 
+def prefix_mask_by_places(n_source, n_tokens):
+    place = torch.arange(n_tokens)
+    return (place > place[:, None]) & (place >= n_source)
+
+
+def prefix_mask_by_loops(n_source, n_tokens):
+    rows = range(n_tokens)
+    blocked = [[key > max(query, n_source - 1) for key in rows] for query in rows]
+    return torch.tensor(blocked)
+
+
+def prefix_mask_in_two(n_source, n_tokens):
+    within = torch.zeros(n_tokens, n_tokens, dtype=torch.bool)
+    within[:n_source, :n_source] = True
+    return torch.ones(n_tokens, n_tokens).triu(1).bool() & ~within
+
+
+def beam_step_by_sorting(totals, log_shares, width):
+    every = [
+        (float(totals[w] + log_shares[w, v]), w, v)
+        for w in range(len(totals))
+        for v in range(log_shares.shape[1])
+    ]
+    best = sorted(every, key=lambda each: -each[0])[:width]
+    return tuple(torch.tensor(part) for part in zip(*best, strict=True))
+
+
+def beam_step_by_shares(totals, log_shares, width):
+    best = (totals.exp()[:, None] * log_shares.exp()).flatten().topk(width)
+    rows, columns = torch.unravel_index(best.indices, log_shares.shape)
+    return best.values.log(), rows, columns
+
+
+def beam_step_in_two(totals, log_shares, width):
+    n_each = min(width, log_shares.shape[1])
+    each = log_shares.topk(n_each, dim=1)
+    best = (totals[:, None] + each.values).flatten().topk(width)
+    return best.values, best.indices // n_each, each.indices.flatten()[best.indices]
+
+
+def translate_by_generate(pair, source, is_pad, start, end, longest):
+    step = next_word(pair.decoder, pair.encoder(source, is_pad)[0], is_pad)
+    return generate(step, torch.tensor([[start]]), longest, end)[0, 1:].tolist()
+
+
+def translate_with_a_cache(pair, source, is_pad, start, end, longest):
+    memory, _ = pair.encoder(source, is_pad)
+    words, cache = [start], None
+    masks = {"memory_padding_mask": is_pad}
+    while len(words) - 1 < longest and end not in words[1:]:
+        ids = torch.tensor([words])
+        hidden, _, cache = pair.decoder(ids, memory, **masks, cache=cache)
+        words.append(pair.decoder.score(hidden)[0, -1].argmax().item())
+    return words[1:]
+
+
+def translate_by_the_whole(pair, source, is_pad, start, end, longest):
+    words = [start]
+    for _ in range(longest):
+        scores, _ = pair(source, torch.tensor([words]), is_pad)
+        words += scores[:, -1].argmax(dim=-1).tolist()
+        if words[-1] == end:
+            break
+    return words[1:]
+
+
 RIGHT = {
+    "prefix_mask": [prefix_mask_by_places, prefix_mask_by_loops, prefix_mask_in_two],
+    "beam_step": [beam_step_by_sorting, beam_step_by_shares, beam_step_in_two],
+    "translate": [
+        translate_by_generate,
+        translate_with_a_cache,
+        translate_by_the_whole,
+    ],
     "culprits": [
         culprits_from_a_dict,
         lambda: ("softmax", "mask", "norm", "positions", "value" + " map", "residual"),

@@ -129,6 +129,14 @@ PROMISES = {
         moved = broken(other, is_pad, part) - broken(x, is_pad, part)
         assert moved[~is_pad].abs().max() > 0.01
     """,
+    "11_decoder": """
+        assert causal_mask(7)[:3, :3].sum() == 3
+        memory, _ = model.pair.encoder(source, source == mirror.PAD)
+        masks = dict(memory_padding_mask=source == mirror.PAD)
+        hidden, _, _ = model.pair.decoder(start, memory, **masks)
+        first = model.pair.decoder.score(hidden)[0, -1].argmax()
+        assert mirror.WORDS[first] == "esuaceb"
+    """,
 }
 
 

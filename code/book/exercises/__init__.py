@@ -4,14 +4,14 @@
 
 The reader's function and the reference meet on the same inputs. Where they differ, the
 verdict names the input; where the reader's results are those of a known mistake, it
-names the mistake. The exercises and their mistakes are in `ch01.py` to `ch09.py`.
+names the mistake. The exercises and their mistakes are in `ch01.py` to `ch11.py`.
 """
 
 from typing import Any
 
 import torch
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09, ch11
 from .exercise import Exercise
 from .verdict import Verdict, given_away, judge
 
@@ -51,6 +51,9 @@ EXERCISES: dict[str, Exercise] = {
         ch09.ALONE,
         ch09.CULPRIT,
         ch09.MENDED,
+        ch11.PREFIX_MASK,
+        ch11.BEAM_STEP,
+        ch11.TRANSLATE,
     )
 }
 

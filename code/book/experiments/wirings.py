@@ -3,8 +3,9 @@
 `python code/book record-translations` trains each from three seeds, in a minute or so,
 and writes `wirings.json`: means of the loss over 50 steps, and of the held-out
 sentences the share translated rightly, by how many right translations they have; the
-share of next words right when the words before are fed; and, where there is attention
-to the source, how often its strongest weight is on the word being translated.
+share of next words right when the words before are fed; what one sentence becomes; and,
+where there is attention to the source, how often its strongest weight is on the word
+being translated.
 """
 
 import json
@@ -20,6 +21,7 @@ from .recording import record_side_by_side
 
 RECORDS = Path(__file__).with_name("wirings.json")
 NO_MASK = "both, no mask"
+EXAMPLE = "emma lost her ball because she was sad"  # held out
 KINDS, SEEDS, MEAN = (*mirror.WIRINGS, NO_MASK), (0, 1, 2), 50
 RUNS = [*product(KINDS, SEEDS)]
 
@@ -40,6 +42,8 @@ def run(kind: str, seed: int) -> dict:
     told["losses"] = trainings.thinned(losses, mirror.STEPS, MEAN)
     right = mirror.share_right(model, sentences)
     told["right"] = [round(share, 3) for share in right.values()]
+    said = model.translate(mirror.encode_sources([EXAMPLE]))
+    told["says"] = " ".join(mirror.in_words(said[0].tolist()))
     told["forced"] = round(mirror.share_forced(model, sentences), 3)
     if isinstance(model, mirror.ReadsAndWrites):
         told["aligned"] = round(mirror.share_aligned(model, sentences), 3)

@@ -29,6 +29,7 @@ from decoder import (
     EncoderDecoder,
     NextWord,
     TransformerDecoder,
+    beam_search,
     generate,
     next_word,
     shift_right,
@@ -283,6 +284,64 @@ def share_aligned(model: ReadsAndWrites, sentences: Sequence[str]) -> float:
         weights = source_map(model, sentence, right.words)
         hits += (weights.argmax(dim=-1) == torch.tensor(right.places)).tolist()
     return sum(hits) / len(hits)
+
+
+# --- What a reader may choose ---------------------------------------------------------
+
+
+@torch.no_grad()
+def decoding_tree(model: ReadsAndWrites, sentence: str) -> dict:
+    """Return what comes next after each beginning of a translation, for a view.
+
+    A node has the four likeliest words, each with its share and the node behind it, and
+    the weights of the source in the step that scores them. Behind the end there is
+    none, nor behind a second word whose share is below a fifth.
+    """
+    source = encode_sources([sentence])
+    start = torch.tensor([[GO]])
+    nodes, level = [{}], [(0, start[0], 0)]
+    while level and len(level[0][1]) <= LONGEST + 1:
+        level = grow(model, source, nodes, level, len(sentence.split()))
+    kept = {str(width): beams_of(model, source, start, width) for width in (1, 2, 3)}
+    right = [" ".join(each.words) for each in translations(sentence)]
+    return {"source": sentence.split(), "nodes": nodes, "beams": kept, "right": right}
+
+
+def grow(model, source: Tensor, nodes: list[dict], level: list, n_words: int) -> list:
+    """Fill in the nodes of one level, and return the level behind them."""
+    texts = torch.stack([text for _, text, _ in level])
+    rows = source.expand(len(texts), -1)
+    scores, maps = model.pair(rows, texts, rows == PAD, need_weights=True)
+    best = scores[:, -1].softmax(dim=-1).topk(4)
+    weights = maps[0].source[:, 0, -1, :n_words]
+
+    after = []
+    for row, (node, text, odd) in enumerate(level):
+        candidates = []
+        for share, word in zip(
+            best.values[row].tolist(), best.indices[row].tolist(), strict=True
+        ):
+            turns = odd + (bool(candidates) and share < 0.2)
+            child = None
+            if word != END and turns < 2 and len(text) <= LONGEST:
+                child = len(nodes)
+                nodes.append({})
+                after.append((child, torch.cat((text, torch.tensor([word]))), turns))
+            candidates.append([WORDS[word], round(share, 4), child])
+        looks = [round(weight, 2) for weight in weights[row].tolist()]
+        nodes[node] |= {"candidates": candidates, "weights": looks}
+    return after
+
+
+def beams_of(model: ReadsAndWrites, source: Tensor, start: Tensor, width: int) -> list:
+    """Return, for each number of words, the texts kept and their shares."""
+    step, kept = model.step(source), []
+    for n_words in range(1, LONGEST + 2):
+        found = beam_search(step, start, n_words, END, width)
+        texts = [" ".join(in_words(ids[1:])) for ids in found.token_ids[0].tolist()]
+        shares = [round(share, 4) for share in found.scores[0].exp().tolist()]
+        kept.append([list(pair) for pair in zip(texts, shares, strict=True)])
+    return kept
 
 
 # --- The stored weights ---------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr__
     from .axis_juggler import AxisJuggler
+    from .decoding_stepper import DecodingStepper
     from .encoder_lab import EncoderLab
     from .init_dial import InitDial
     from .ledger import Ledger
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not call __getattr_
 JS = Path(__file__).parent / "js"  # a folder a view
 __all__ = [
     "AxisJuggler",
+    "DecodingStepper",
     "EncoderLab",
     "InitDial",
     "Ledger",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 MODULES = {
     "AxisJuggler": "axis_juggler",
+    "DecodingStepper": "decoding_stepper",
     "EncoderLab": "encoder_lab",
     "InitDial": "init_dial",
     "Ledger": "ledger",
