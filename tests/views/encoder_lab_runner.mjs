@@ -44,7 +44,9 @@ const commands = {
     const run = runOf(job);
     const blank = job.tokens.indexOf("___");
     const best = (word) => math.at(run.chances, blank, run.vocabulary.indexOf(word));
-    return words.TASKS.map((task) => task.isDone(job, best));
+    const intact = runOf({ ...job, padding: job.ids.map(() => false), off: [], norm_first: false });
+    const whole = (word) => math.at(intact.chances, blank, run.vocabulary.indexOf(word));
+    return words.TASKS.map((task) => task.isDone(job, best, whole));
   },
   sentence: () => words.TASK_SENTENCE,
   explain(job) {

@@ -20,7 +20,7 @@ from typing import Any
 from .bundle import SHARED, classic_script, es_module, style
 from .html import html_text
 
-SHARED_STYLES = SHARED / "axes.css", SHARED / "views.css"
+SHARED_STYLES = SHARED / "colours.css", SHARED / "views.css"
 
 
 class View:

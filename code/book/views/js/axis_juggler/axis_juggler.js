@@ -168,12 +168,12 @@ function render({ model, el }) {
   const legend = h("div", { class: "eta-quiet jug-label", text: LEGEND });
   const hint = h("div", { class: "eta-quiet", text: "next step: press a button, or its number" });
   box.append(
-    h("div", { class: "jug-top" }, shape, bar.node),
+    h("div", { class: "jug-top" }, bar.node, shape),
     h(
       "div",
       { class: "jug-columns" },
       h("div", { class: "jug-left" }, block, legend, memory, told),
-      h("div", { class: "jug-right" }, code.node, hint, next.node),
+      h("div", { class: "jug-right" }, hint, next.node, code.node),
     ),
     fact,
   );

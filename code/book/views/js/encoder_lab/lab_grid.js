@@ -12,6 +12,11 @@ import { level } from "../../../../taken_apart/views/js/shared/shades.js";
 export function numberGrid(point, choose) {
   const table = h("table", { class: "lab-grid", role: "grid" });
   const node = h("div", { class: "lab-scroll" }, table);
+  // Say so where columns are out of sight.
+  const observer = new ResizeObserver(() =>
+    node.toggleAttribute("data-cut", node.scrollWidth > node.clientWidth + 1),
+  );
+  for (const each of [node, table]) observer.observe(each);
   let cells = [];
   let shown = "";
   let current = [0, 0];

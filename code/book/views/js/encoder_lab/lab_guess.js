@@ -1,6 +1,6 @@
 // The five likeliest words for the place that is read, and the three tasks.
 import { h } from "../../../../taken_apart/views/js/shared/dom.js";
-import { at } from "./encoder_math.js";
+import { at, forward, guess } from "./encoder_math.js";
 import { percent } from "./lab_stages.js";
 import { TASKS, TASK_SENTENCE, bestWords } from "./lab_words.js";
 
@@ -49,15 +49,26 @@ export function taskList(scene) {
   function draw(run) {
     const state = scene.state();
     const blank = state.tokens.indexOf(scene.blank);
-    const best = (word) => (blank < 0 ? 0 : at(run.chances, blank, scene.vocabulary.indexOf(word)));
+    const chanceIn = (chances) => (word) =>
+      blank < 0 ? 0 : at(chances, blank, scene.vocabulary.indexOf(word));
+    const best = chanceIn(run.chances);
+    const whole = chanceIn(wholeChances(scene, run));
     TASKS.forEach((task, i) => {
-      if (task.isDone(state, best)) done.add(i);
+      if (task.isDone(state, best, whole)) done.add(i);
       tick(i, done.has(i));
     });
   }
   const title = h("p", { class: "lab-title", text: "Can you \u2026" });
+  const from = `Each from \u201c${TASK_SENTENCE}\u201d: reset brings it back.`;
   const list = h("ul", { class: "lab-tasks" }, ...items.map(({ node }) => node));
   const node = h("section", { "aria-label": "three tasks" }, title, list);
+  node.append(h("p", { class: "lab-legend eta-quiet", text: from }));
   node.hidden = scene.start.tokens.join(" ") !== TASK_SENTENCE;
   return { node, draw };
+}
+
+// The chances of the trained encoder as it is, no word hidden.
+function wholeChances({ trained }, { ids }) {
+  const shown = ids.map(() => false);
+  return guess(trained, forward(trained, ids, shown).output).chances;
 }

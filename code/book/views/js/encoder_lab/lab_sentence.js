@@ -29,10 +29,10 @@ export function sentenceRow(scene, signal) {
       list.append(h("optgroup", { label }, ...options));
     }
     const says = h("span", { class: "lab-says" });
-    const share = h("span", { class: "lab-share" });
+    const shares = Array.from({ length: scene.nHeads }, () => h("span", { class: "lab-share" }));
     const pad = button("pad", null, { class: "lab-pad", "data-i": i, tabindex: i ? -1 : 0 });
-    const node = h("div", { class: "lab-word" }, says, list, share, pad);
-    return { node, list, says, share, pad };
+    const node = h("div", { class: "lab-word" }, says, list, ...shares, pad);
+    return { node, list, says, shares, pad };
   }
 
   function build(count) {
@@ -42,10 +42,9 @@ export function sentenceRow(scene, signal) {
 
   function draw(run) {
     if (slots.length !== run.words.length) build(run.words.length);
-    const { layer, head } = scene.view;
-    const weights = run.layers[layer].weights[head];
-    legend.textContent = legendOf(run, layer, head);
-    slots.forEach(({ node, list, says, share, pad }, i) => {
+    const { layer } = scene.view;
+    legend.textContent = legendOf(run, layer);
+    slots.forEach(({ node, list, says, shares, pad }, i) => {
       const word = run.words[i];
       const isBlank = word === scene.blank;
       if (list.value !== word) list.value = word;
@@ -53,17 +52,22 @@ export function sentenceRow(scene, signal) {
       node.dataset.state = run.padding[i] ? "padding" : isBlank ? "blank" : "word";
       node.toggleAttribute("data-read", i === scene.read());
       says.textContent = isBlank ? sayBest(run, i) : "";
-      const weight = at(weights, scene.read(), i);
-      share.textContent = percent(weight);
-      share.style.setProperty("--share", `${(weight * 100).toFixed(1)}%`);
+      shares.forEach((share, head) => showShare(share, run.layers[layer].weights[head], i));
       pad.setAttribute("aria-pressed", run.padding[i]);
       pad.setAttribute("aria-label", `padding: ${word}`);
     });
   }
 
-  const legendOf = (run, layer, head) =>
-    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks ` +
-    `(layer ${layer}, head ${head}). ` +
+  // Each head has a bar of its own: which one finds the word is not the same for all words.
+  function showShare(share, weights, i) {
+    const weight = at(weights, scene.read(), i);
+    share.textContent = percent(weight);
+    share.style.setProperty("--share", `${(weight * 100).toFixed(1)}%`);
+    share.toggleAttribute("data-most", weight > 0.5);
+  }
+  const legendOf = (run, layer) =>
+    `Under the words: where \u201c${run.words[scene.read()]}\u201d looks in layer ${layer}, ` +
+    `a bar for each head, head 0 above. ` +
     "\u201cpad\u201d hides a word from all.";
   const sayBest = (run, i) => {
     const [[word, chance]] = bestWords(run.chances, i, scene.vocabulary, 1);

@@ -127,7 +127,11 @@ function chart(scene) {
       ["places", scene.place(end), "dial-place"],
       [root ? "without × √D" : "with × √D", scene.size(init, end, !root), "dial-word"],
     ];
-    const levels = spread(labels.map((label) => y(label[1]) + 4), 12, HIGH - BOTTOM);
+    const levels = spread(
+      labels.map((label) => y(label[1]) + 4),
+      12,
+      HIGH - BOTTOM,
+    );
     labels.forEach(([text, , look], k) => {
       const spot = { x: WIDE - RIGHT + 6, y: levels[k] };
       parts.push(s("text", { class: `dial-name ${look}`, ...spot }, text));

@@ -10,6 +10,7 @@ import {
   drift,
   emptyAnswers,
   emptyRow,
+  fillOf,
   outcome,
   presets,
   withContent,
@@ -17,16 +18,25 @@ import {
 import { cellText } from "../../../../taken_apart/views/js/shared/shades.js";
 
 const STATE = ["blocked", "is_cross", "content", "written", "handed", "fill", "number_format"];
+const AS_CHOSEN = ["written", "handed", "fill"];
 const AS_MEANT = { written: "blocked", handed: "attention", fill: "lowest" };
-const FILLS = { "-inf": "\u2212inf", "-1e9": "\u22121e9", lowest: "lowest of the format" };
+const FILLS = {
+  "-inf": "\u2212inf",
+  "-1e9": "\u22121e9",
+  lowest: "lowest of the format",
+  none: "none: nothing is filled",
+};
 const FORMATS = { float32: "float32", float16: "float16" };
 
 const quoted = (name) => `\u201c${name}\u201d`;
 
 // What became of the mask, for a reader.
-function verdictText({ kind, text, most }) {
+function verdictText({ kind, text, most }, unseeing) {
   return {
     meant: "\u2713 The function reads this mask as it was meant.",
+    unseeing:
+      `\u2248 The function reads this mask as it was meant, and ${unseeing} sees nothing: ` +
+      "its output is all zeros, as if it were no word.",
     inverted:
       "\u2717 Inverted: what the mask hides is all that is seen. " +
       "No error, and every shape is right.",
@@ -35,6 +45,15 @@ function verdictText({ kind, text, most }) {
     nan: "\u2717 nan: a query that may see nothing has no softmax.",
     error: `\u2717 Refused, which is the kind thing to do. ${text}`,
   }[kind];
+}
+
+// The verdict in words, and whether it is good, bad, or open: right, and yet no use.
+function judged({ verdict, rows, blocked }) {
+  const row = emptyRow(blocked);
+  const isMeant = verdict.kind === "meant";
+  if (!isMeant) return { kind: "bad", text: verdictText(verdict) };
+  if (row < 0) return { kind: "good", text: verdictText(verdict) };
+  return { kind: "open", text: verdictText({ kind: "unseeing" }, quoted(rows[row])) };
 }
 
 function paddingText(moved, rows, padded) {
@@ -128,6 +147,8 @@ function fourMaps(model, signal) {
     panel(3, "Weights", "each row should sum to one", weights.node),
     panel(4, "Outputs", "what each query takes home", output.node),
   );
+  // As high as the sequence is long, also where the queries of another one are fewer.
+  node.style.setProperty("--rows", model.get("tokens").length + 1);
   const draw = ({ rows, cols, result, blocked, data }) => {
     painted.draw(rows, cols, result.scores, blocked);
     masked.draw(rows, cols, result.masked);
@@ -142,21 +163,27 @@ function fourMaps(model, signal) {
 }
 
 function choices(model) {
-  const choose = (label, name, names) =>
-    picker(
-      label,
-      Object.entries(names),
-      () => model.get(name),
-      (value) => put(model, { [name]: value }),
-    );
+  const options = () => Object.fromEntries(AS_CHOSEN.map((name) => [name, model.get(name)]));
+  const choose = (label, name, names, read = () => model.get(name)) =>
+    picker(label, Object.entries(names), read, (value) => put(model, { [name]: value }));
+  const fill = choose("fill", "fill", FILLS, () => fillOf(options()).fill);
   const all = [
     choose("written as", "written", WRITTEN),
     choose("handed to", "handed", HANDED),
-    choose("fill", "fill", FILLS),
+    fill,
     choose("numbers", "number_format", FORMATS),
   ];
   const node = h("div", { class: "eta-bar mask-choices" }, ...all.map((each) => each.node));
-  return { node, draw: () => all.forEach((each) => each.sync()) };
+  const list = fill.node.control;
+  const note = h("span", { class: "eta-quiet mask-note" });
+  node.append(note);
+  const draw = () => {
+    for (const each of all) each.sync();
+    list.disabled = !fillOf(options()).isChosen;
+    list.lastChild.hidden = list.disabled === false;
+    note.textContent = list.disabled ? "The function itself decides on the fill." : "";
+  };
+  return { node, draw };
 }
 
 function emptyPanel() {
@@ -221,8 +248,9 @@ function render({ model, el }) {
     for (const part of [bar, maps, chosen, empty]) part.draw(scene);
     content.sync();
     code.textContent = `${maskCode(blocked, options)}\n${callCode(blocked, options)}`;
-    verdict.textContent = verdictText(scene.verdict);
-    verdict.dataset.kind = scene.verdict.kind === "meant" ? "good" : "bad";
+    const { kind, text } = judged(scene);
+    verdict.textContent = text;
+    verdict.dataset.kind = kind;
     stays.textContent = paddingText(scene.moved, scene.rows, padded);
     stays.dataset.kind = scene.moved && scene.moved.by < 1e-6 ? "good" : "bad";
   }
@@ -231,11 +259,11 @@ function render({ model, el }) {
     holds,
     stays,
     maps.node,
-    empty.node,
     h("p", { class: "mask-title", text: "The same mask, written down and handed over" }),
     chosen.node,
     code,
     verdict,
+    empty.node,
   );
   onChange(
     model,

@@ -92,6 +92,13 @@ const REFUSALS = {
   filled: () => "RuntimeError: masked_fill_ only supports boolean masks",
 };
 
+// Which number stands in the place of hidden scores, and whether the reader chooses it.
+export function fillOf({ written, handed, fill }) {
+  if (written === "added" || handed === "filled") return { fill, isChosen: true };
+  const { fill: own, ones } = FUNCTIONS[handed];
+  return { fill: own ?? (ones ? "lowest" : "none"), isChosen: false };
+}
+
 // The score of one pair once the function has read its entry m of the mask.
 function maskScore(rules, dtype, score, m, { fill, format }) {
   const round = ROUND[rules.wide ? "float32" : format];

@@ -11,6 +11,7 @@ import {
   shortText,
   variance,
 } from "./norm_math.js";
+import { holdFinger } from "../../../../taken_apart/views/js/shared/finger.js";
 import { onWidth } from "../../../../taken_apart/views/js/shared/page.js";
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
@@ -182,10 +183,18 @@ function held(scene) {
     const inside = Math.max(-state.top, Math.min(state.top, value));
     scene.write(state.chosen, Math.round(inside / fine) * fine);
   };
+  const placeOf = ({ clientX }) => rule().place(clientX - svg.getBoundingClientRect().left);
+  // A finger scrolls the page, but where it takes a bar by its end.
+  const isEnd = (touch) => {
+    const end = rule().y(scene.vector()[placeOf(touch)]);
+    return Math.abs(touch.clientY - svg.getBoundingClientRect().top - end) < 22;
+  };
+  holdFinger(svg, isEnd);
   svg.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "touch" && !isEnd(event)) return;
     svg.setPointerCapture(event.pointerId);
     state.dragging = true;
-    state.chosen = rule().place(event.clientX - svg.getBoundingClientRect().left);
+    state.chosen = placeOf(event);
     drag(event);
     draw();
   });

@@ -1,5 +1,6 @@
 // Two rings, lifted by hidden units: move a unit's line, bend it or not, look around.
 import { frame, h, onChange, put } from "../../../../taken_apart/views/js/shared/dom.js";
+import { holdFinger } from "../../../../taken_apart/views/js/shared/finger.js";
 import {
   bestPlane,
   directionOf,
@@ -14,7 +15,9 @@ import {
 import { s } from "../../../../taken_apart/views/js/shared/svg.js";
 
 const REACH = 2.9;
+const TIP = 0.75; // how far an arrow leads from its foot
 const FINE = 100;
+const GRIP = 0.4; // about a line, its foot and its tip: 22 pixels on a phone
 const TURN = { ArrowLeft: [-6, 0], ArrowRight: [6, 0], ArrowUp: [0, 6], ArrowDown: [0, -6] };
 
 const pathOf = (corners) =>
@@ -78,13 +81,14 @@ function planePane(scene) {
     const foot = footOf(unit);
     const along = ([x, y], t) => [foot[0] + t * x, foot[1] + t * y];
     const ends = [along([-u[1], u[0]], 6), along([-u[1], u[0]], -6)].map(onPaper);
-    const tip = onPaper(along(u, 0.75));
+    const tip = onPaper(along(u, TIP));
     const [x, y] = onPaper(foot);
     return s(
       "g",
       { class: "lift-unit", "data-unit": i, "aria-hidden": "true" },
       s("path", { d: pathOf(ends) }),
       s("path", { class: "lift-arrow", d: pathOf([[x, y], tip]) }),
+      s("circle", { class: "lift-foot", cx: x, cy: y, r: 4 }),
       s("circle", { class: "lift-tip", cx: tip[0], cy: tip[1], r: 11 }),
       s("text", { x: tip[0], y: tip[1] + 4 }, i + 1),
     );
@@ -117,6 +121,7 @@ function planePane(scene) {
       circle.toggleAttribute("data-wrong", wrong[i]);
     });
   }
+  holdFinger(node, (touch) => isGrip(scene.units(), inPlane(pointerIn(node, touch))));
   onDrag(node, (event) => {
     const place = inPlane(pointerIn(node, event));
     const near = nearest(scene.units(), place);
@@ -152,7 +157,7 @@ function nearest(units, [x, y]) {
   const found = units.flatMap((unit, i) => {
     const u = directionOf(unit.angle);
     const [a, b] = footOf(unit);
-    const tip = Math.hypot(x - a - 0.75 * u[0], y - b - 0.75 * u[1]);
+    const tip = Math.hypot(x - a - TIP * u[0], y - b - TIP * u[1]);
     const line = Math.abs(u[0] * x + u[1] * y + unit.offset);
     return [
       { unit: i, tip: true, distance: tip - 0.1 },
@@ -160,7 +165,16 @@ function nearest(units, [x, y]) {
     ];
   });
   const best = found.reduce((one, other) => (other.distance < one.distance ? other : one));
-  return best.distance < 0.3 ? best : null;
+  return best.distance < GRIP ? best : null;
+}
+
+// Whether a place is at the foot or the tip of an arrow.
+function isGrip(units, [x, y]) {
+  return units.some((unit) => {
+    const u = directionOf(unit.angle);
+    const [a, b] = footOf(unit);
+    return [0, TIP].some((t) => Math.hypot(x - a - t * u[0], y - b - t * u[1]) < GRIP);
+  });
 }
 
 // Where an axis has its name: beside its end and off its line, above where that can be.
@@ -229,10 +243,7 @@ function spacePane(scene) {
         const end = [0, 0, 0];
         end[axis] = Math.max(high[axis], 0.5) * 1.2;
         const ends = [[0, 0, 0], end].map((spot) => place(turned(spot, yaw, pitch)));
-        return [
-          s("path", { d: pathOf(ends) }),
-          s("text", besideEnd(ends), `unit ${axis + 1}`),
-        ];
+        return [s("path", { d: pathOf(ends) }), s("text", besideEnd(ends), `unit ${axis + 1}`)];
       }),
     );
   }
@@ -407,7 +418,7 @@ function render({ model, el }) {
         h("p", {
           class: "eta-quiet",
           text:
-            "The plane. Drag a line, or its arrow\u2019s tip; " +
+            "The plane. Drag a line by its foot, or turn it by its arrow\u2019s tip; " +
             "shaded: what the cut calls outer; ringed: wrong.",
         }),
       ),
@@ -417,7 +428,9 @@ function render({ model, el }) {
         space.node,
         h("p", {
           class: "eta-quiet",
-          text: "What the units give, one axis each, and the best plane. Drag to turn.",
+          text:
+            "What the units give, one axis each, and the best plane. " +
+            "Drag to turn, a finger sideways.",
         }),
       ),
     ),

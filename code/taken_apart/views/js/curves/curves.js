@@ -20,7 +20,7 @@ const HEIGHT = 300;
 const TOP = 12;
 const BOTTOM = 42;
 const LETTER = 7.4; // pixels
-const COLOURS = "TDHKVFLB"; // the axes' hues, in an order that tells neighbours apart
+const KINDS = [2, 5, 4, 3, 6]; // of the page's kinds, in an order that tells neighbours apart
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 const STEPS = {
   ArrowLeft: -1,
@@ -36,8 +36,8 @@ const STEPS = {
 // How a curve is drawn, in the plot and in the list: colour and dashes.
 function penOf(scene, i) {
   if (i === scene.reference) return { stroke: "currentColor", "stroke-width": 2.5 };
-  const colour = `var(--axis-${COLOURS[i % COLOURS.length]})`;
-  const round = Math.floor(i / COLOURS.length); // colours come again with other dashes
+  const colour = `var(--kind-${KINDS[i % KINDS.length]})`;
+  const round = Math.floor(i / KINDS.length); // colours come again with other dashes
   const dashes = DASHES[(i + round) % DASHES.length];
   return { stroke: colour, "stroke-dasharray": dashes, "stroke-width": 2 };
 }

@@ -21,24 +21,44 @@ export function roving(node, selector) {
 }
 
 // Press on one button and draw over others: all become what the first became. `set`
-// gets a button and whether it is to be pressed; a key presses one at a time.
+// gets a button and whether it is to be pressed; a key presses one at a time. A finger
+// may be about to scroll: what it touched first waits until it lifts or goes sideways.
 export function paintOver(node, selector, set, signal) {
   const buttonOf = (event) => event.target.closest?.(selector);
   const isPressed = (each) => each.getAttribute("aria-pressed") === "true";
   let brush = null;
+  let first = null;
+  let start = null;
+  const isUpright = ({ clientX, clientY }) =>
+    Math.abs(clientY - start.clientY) > Math.abs(clientX - start.clientX);
+  const begin = () => {
+    if (first) set(first, brush);
+    first = null;
+  };
   node.addEventListener("pointerdown", (event) => {
-    const first = buttonOf(event);
+    first = buttonOf(event);
     if (!first) return;
     first.releasePointerCapture?.(event.pointerId);
     brush = !isPressed(first);
-    set(first, brush);
+    start = event;
+    if (event.pointerType !== "touch") begin();
   });
   node.addEventListener("pointerover", (event) => {
     const other = buttonOf(event);
-    if (other && brush !== null) set(other, brush);
+    if (!other || brush === null || other === first) return;
+    if (first && isUpright(event)) return;
+    begin();
+    set(other, brush);
   });
-  const lift = () => (brush = null);
-  window.addEventListener("pointerup", lift, { signal });
+  const lift = () => {
+    brush = null;
+    first = null;
+  };
+  const end = () => {
+    begin();
+    lift();
+  };
+  window.addEventListener("pointerup", end, { signal });
   window.addEventListener("pointercancel", lift, { signal });
   node.addEventListener("click", (event) => {
     const one = buttonOf(event);
