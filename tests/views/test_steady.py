@@ -5,6 +5,8 @@ import re
 import torch
 from book.views import AxisJuggler, EncoderLab
 from common import ROOT
+from taken_apart.views import AttentionMap, Curves
+from views.shared import softmax_weights
 from views.test_encoder_lab_browser import says, word
 from views.test_mask_lab_browser import choose, lab, preset, verdicts
 
@@ -100,3 +102,24 @@ def test_the_lab_shows_where_it_looks_counts_any_right_answer_and_holds_still(sh
     page.set_viewport_size({"width": 390, "height": 844})
     page.locator('[data-stage="1.query"]').click()
     assert page.locator(".lab-panel .lab-scroll[data-cut]").count() == 1
+
+
+def test_curves_tell_what_has_changed_and_keep_their_ticks_off_the_title(show):
+    page = show(Curves({"a": [1e4, 2e4], "b": [3e4, 1]}, log=True))
+    said = page.get_by_role("status")
+    assert said.inner_text() == "2 of 2 curves, in powers of ten"
+    ticks = page.locator(".eta-plot text[text-anchor=end]").all()
+    title = page.locator(".eta-plot .eta-name").last.bounding_box()
+    edge = min(tick.bounding_box()["x"] for tick in ticks)
+    assert title["x"] + title["width"] <= edge
+    page.get_by_role("button", name="all out").click()
+    assert said.inner_text() == "0 of 2 curves, in powers of ten"
+
+
+def test_a_list_of_pairs_shows_its_names_whole(show):
+    tokens = ["the", "cat", "drinks", "white", "wine"]
+    page = show(AttentionMap(softmax_weights(2, 2, 5, 5), tokens), width=688)
+    cut = page.locator(".eta-rank span:first-child").evaluate_all(
+        "(nodes) => nodes.filter((node) => node.scrollWidth > node.clientWidth).length"
+    )
+    assert cut == 0

@@ -97,3 +97,13 @@ def test_a_tap_paints_one(phone):
     ).count()
     phone.locator(".lab-pad").nth(1).tap()
     assert phone.locator(".lab-pad[aria-pressed='true']").count() == 1
+
+
+def test_what_a_finger_presses_is_large_enough(phone):
+    small = phone.evaluate(
+        """() => [...document.querySelectorAll(".eta-box :is(button, select)")]
+        .filter((node) => node.offsetParent)
+        .filter((node) => node.getBoundingClientRect().height < 36)
+        .map((node) => node.outerHTML.slice(0, 90))"""
+    )
+    assert small == []

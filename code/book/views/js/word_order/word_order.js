@@ -77,7 +77,11 @@ function render({ model, el }) {
     const focus = [...list.children].findIndex((li) => li.contains(document.activeElement));
     add.setAttribute("aria-pressed", plus);
     list.replaceChildren(...rows.map((row, i) => item(row, i, hits[i], top)));
-    const named = (i) => [h("small", { text: tokens[order[i]] }), strip(rows[i], top, 2)];
+    const named = (i) => {
+      const line = strip(rows[i], top, 2);
+      line.dataset.row = i;
+      return [h("small", { text: tokens[order[i]] }), line];
+    };
     set.replaceChildren(...sorted(rows).flatMap(named));
     says.textContent = verdict(
       hits,
@@ -118,6 +122,17 @@ function render({ model, el }) {
   for (const name of ["pointerup", "pointercancel"]) {
     list.addEventListener(name, () => (held = null));
   }
+  // A row of the sentence lights its twin in the set.
+  for (const name of ["pointerover", "focusin"]) {
+    list.addEventListener(name, ({ target }) => {
+      for (const line of set.querySelectorAll("[data-row]"))
+        line.toggleAttribute("data-lit", Number(line.dataset.row) === placeOf(target));
+    });
+  }
+  const legend = h("p", {
+    class: "eta-quiet order-legend",
+    text: "A row is the vector of its word: blue above zero, red below.",
+  });
   const shuffle = button("shuffle", () => go(shuffled(model.get("order"))));
   const title = h("span", { class: "eta-quiet", text: "the rows as a set, sorted" });
   box.append(
@@ -129,6 +144,7 @@ function render({ model, el }) {
       add,
     ),
     says,
+    legend,
     h("div", { class: "order-panes" }, list, h("div", { class: "order-side" }, title, set)),
   );
   onChange(model, ["order", "add"], signal, draw);

@@ -137,12 +137,16 @@ function drawPlot(scene, svg, state) {
   state.edge = state.width - Math.min(letters * LETTER + 14, 0.34 * state.width);
   const range = rangeOf([...shown.map(([, v]) => v), scene.lines.map(([, v]) => v)]);
   if (range[0] === range[1]) range[1] = range[0] + (Math.abs(range[0]) || 1);
+  if (log && range[0] <= 0) range.splice(0, 2, 1, 10); // nothing is shown
+  const levels = (log ? logTicks : ticks)(...range, 6);
+  const digits = Math.max(...levels.map((level) => valueText(level).length));
+  state.left = Math.max(52, 24 + digits * LETTER); // beside the name of the axis
   state.x = scaleOf([state.first, state.last], [state.left, state.edge]);
   state.y = scaleOf(range, [HEIGHT - BOTTOM, TOP], log);
   svg.setAttribute("width", state.width);
   svg.setAttribute("viewBox", `0 0 ${state.width} ${HEIGHT}`);
   svg.replaceChildren(
-    ...axes(scene, state, (log ? logTicks : ticks)(...range, 6)),
+    ...axes(scene, state, levels),
     ...scene.lines.flatMap((line) => levelLine(line, state)),
     ...shown.map(([key, values]) => curveLine(scene, key[0], values, state)),
     ...labels(scene, shown, state),
@@ -288,6 +292,14 @@ function list(scene) {
   };
 }
 
+// What the plot shows, for those who do not see that it has changed.
+function statusText({ model, names, settings }) {
+  const count = model.get("on").filter(Boolean).length;
+  const picked = settings.map(([name, values], i) => `${name} ${values[model.get("picked")[i]]}`);
+  const scale = model.get("log") ? ["in powers of ten"] : [];
+  return [`${count} of ${names.length} curves`, ...picked, ...scale].join(", ");
+}
+
 function render({ model, el }) {
   const name = `${model.get("y")} over ${model.get("x")}`;
   const { box, signal, end } = frame(el, "curves", name);
@@ -295,13 +307,15 @@ function render({ model, el }) {
   const bar = controls(scene);
   const drawing = plot(scene);
   const rows = list(scene);
+  const said = h("p", { class: "eta-quiet eta-said", role: "status" });
   const point = () => [drawing, rows].forEach((part) => part.point());
   const draw = () => {
     bar.sync();
     drawing.draw();
+    said.textContent = statusText(scene);
     point();
   };
-  box.append(bar.node, drawing.node, rows.node);
+  box.append(bar.node, drawing.node, said, rows.node);
   onChange(model, ["on", "picked", "log"], signal, draw);
   onChange(model, ["cursor"], signal, point);
   onWidth(box, signal, (width) => {
