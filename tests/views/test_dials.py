@@ -390,11 +390,14 @@ def test_a_word_is_dragged_and_the_set_tells_whether_anything_has_changed(show):
         page.mouse.up()
 
     def rows():
-        return page.locator(".order-set").inner_html()
+        return page.locator(".order-set").inner_html().replace(' data-lit=""', "")
 
     before = rows()
     drag(4, 1)
     assert order(page) == ["the", "cat", "dog", "saw", "the"]
+    page.locator(".order-list .eta-strip").nth(2).hover()  # dog's
+    lit = page.locator(".order-set small:has(+ [data-lit])")
+    assert lit.all_inner_texts() == ["dog"]
     assert rows() == before
     page.get_by_role("button", name="add positions").click()
     placed = rows()

@@ -46,6 +46,17 @@ function verdict(hits, isStart) {
   return `${fresh} of ${hits.length} rows are new: these words have become other vectors.`;
 }
 
+// A row of the sentence that is pointed at lights its twin in the set.
+function lightTwins(list, set, twins) {
+  const light = ({ target }) => {
+    const row = [...list.children].findIndex((li) => li.contains(target));
+    set.querySelectorAll(".eta-strip").forEach((line, i) => {
+      line.toggleAttribute("data-lit", twins()[i] === row);
+    });
+  };
+  for (const name of ["pointerover", "focusin"]) list.addEventListener(name, light);
+}
+
 function render({ model, el }) {
   const { box, signal, end } = frame(el, "order", "Shuffle the words");
   const tokens = model.get("tokens");
@@ -57,6 +68,7 @@ function render({ model, el }) {
   const list = h("ol", { class: "order-list" });
   const set = h("div", { class: "order-set" });
   const go = (order) => put(model, { order });
+  let twins = []; // the place in the sentence of each row of the set
   let held = null; // the place of the word that the pointer drags
 
   function item(row, i, hit, top) {
@@ -77,12 +89,9 @@ function render({ model, el }) {
     const focus = [...list.children].findIndex((li) => li.contains(document.activeElement));
     add.setAttribute("aria-pressed", plus);
     list.replaceChildren(...rows.map((row, i) => item(row, i, hits[i], top)));
-    const named = (i) => {
-      const line = strip(rows[i], top, 2);
-      line.dataset.row = i;
-      return [h("small", { text: tokens[order[i]] }), line];
-    };
-    set.replaceChildren(...sorted(rows).flatMap(named));
+    const named = (i) => [h("small", { text: tokens[order[i]] }), strip(rows[i], top, 2)];
+    twins = sorted(rows);
+    set.replaceChildren(...twins.flatMap(named));
     says.textContent = verdict(
       hits,
       order.every((n, i) => n === i),
@@ -122,14 +131,8 @@ function render({ model, el }) {
   for (const name of ["pointerup", "pointercancel"]) {
     list.addEventListener(name, () => (held = null));
   }
-  // A row of the sentence lights its twin in the set.
-  for (const name of ["pointerover", "focusin"]) {
-    list.addEventListener(name, ({ target }) => {
-      for (const line of set.querySelectorAll("[data-row]"))
-        line.toggleAttribute("data-lit", Number(line.dataset.row) === placeOf(target));
-    });
-  }
-  const legend = h("p", {
+  lightTwins(list, set, () => twins);
+  const legend = h("div", {
     class: "eta-quiet order-legend",
     text: "A row is the vector of its word: blue above zero, red below.",
   });
