@@ -2,7 +2,7 @@
 
     python code/book record-game
 
-trains the encoders of the game and those of the chapter's first case, and stores what
+trains the encoders of the game and those of the chapter's two cases, and stores what
 came of them, which takes minutes.
 """
 
@@ -27,6 +27,7 @@ LOSSES = Path(__file__).parent / "game.json"
 TRAINING_STEPS, PER_POINT = 600, 20
 TRAINED = {"d_model": 64, "n_heads": 2, "d_ff": 128, "n_layers": 2, "dropout": 0.0}
 PATIENT, TRIALS = Path(__file__).parent / "patient.json", range(3)
+CASES = "mask in first layer only", "residual forgotten"  # of the chapter
 LEVELS = 99  # weights and influences travel as whole numbers, 0 to 99
 # Each round: the fault, and three others that one might take it for.
 ROUNDS = {
@@ -130,11 +131,11 @@ def train_patient(name: str, seed: int) -> tuple[Reader, list[float]]:
     return reader.eval(), losses
 
 
-def record_patient(name: str = "mask in first layer only") -> list[dict[str, Any]]:
-    """Train the case that opens the chapter, and its control; return how they did."""
+def record_patients() -> list[dict[str, Any]]:
+    """Train the right encoder and the chapter's two cases; return how they did."""
     held_out = match_batch(2000, torch.Generator().manual_seed(0), held_out=True)
     rows = []
-    for encoder in ("right", name):
+    for encoder in ("right", *CASES):
         for seed in TRIALS:
             reader, losses = train_patient(encoder, seed)
             means = torch.tensor(losses).unflatten(0, (-1, PER_POINT)).mean(dim=1)
@@ -163,4 +164,4 @@ def changed_by_pads(reader: Reader, batch: Batch, more: int = 6) -> float:
 
 def main() -> None:
     LOSSES.write_text(json.dumps(record_losses(), indent=0) + "\n")
-    PATIENT.write_text(json.dumps(record_patient(), indent=0) + "\n")
+    PATIENT.write_text(json.dumps(record_patients(), indent=0) + "\n")

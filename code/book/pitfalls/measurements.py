@@ -166,12 +166,13 @@ def idle(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> list[s
     return [name for name, p in model.named_parameters() if p.grad is None]
 
 
-def order_effect(model: nn.Module, ids: Tensor) -> float:
+def order_effect(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> float:
     """Return how much the order of tokens matters, beyond moving them along."""
-    order = torch.arange(ids.shape[1] - 1, -1, -1)
+    turned = None if padding is None else padding.flip(1)
     with torch.no_grad():
-        moved, usual = outputs(model, ids[:, order]), outputs(model, ids)[:, order]
-    return (moved - usual).abs().max().item()
+        moved = outputs(model, ids.flip(1), turned)
+        usual = outputs(model, ids, padding).flip(1)
+    return largest(moved, usual)
 
 
 def neighbour_likeness(table: Tensor, apart: int = 1) -> float:
