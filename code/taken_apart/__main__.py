@@ -1,6 +1,7 @@
 """`taken-apart trace|diagnose path.py:build`: the tools on a reader's own module."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,22 +29,29 @@ def run_diagnose(target: Target, options: argparse.Namespace) -> int:
     if found.misuse:
         print(f"taken-apart: {found.misuse}\n\n{EXAMPLE}", file=sys.stderr)
         return 2
-    print(found)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    elif options.github:
+        print(*found.annotations(), found.summary(), sep="\n")
+    else:
+        print(found)
     return 1 if found.faults else 0 if found.complete else 3
 
 
-COMMANDS = {  # how it runs, what it does, and its one option
+COMMANDS = {  # how it runs, what it does, and its options
     "trace": (
         run_trace,
         "show what ran, line by line, with the names of axes",
-        "--inside",
-        "keep torch's encoder off its fast path",
+        {"--inside": "keep torch's encoder off its fast path"},
     ),
     "diagnose": (
         run_diagnose,
         "say what is wrong, where, and on what evidence",
-        "--quick",
-        "leave out the costlier probes",
+        {
+            "--quick": "leave out the costlier probes",
+            "--json": "print the diagnosis as JSON",
+            "--github": "print annotations for a workflow of GitHub's",
+        },
     ),
 }
 
@@ -55,12 +63,13 @@ def parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser("taken-apart", description=about, epilog=status)
     commands = options.add_subparsers(required=True, metavar="COMMAND")
-    for name, (run, what, flag, meaning) in COMMANDS.items():
+    for name, (run, what, flags) in COMMANDS.items():
         command = commands.add_parser(
             name, help=what, epilog=EXAMPLE, formatter_class=form
         )
         command.add_argument("target", help="path/to/file.py:build")
-        command.add_argument(flag, action="store_true", help=meaning)
+        for flag, meaning in flags.items():
+            command.add_argument(flag, action="store_true", help=meaning)
         command.set_defaults(run=run)
     return options
 

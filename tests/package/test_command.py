@@ -1,5 +1,6 @@
 """`taken-apart trace|diagnose path.py:build`: what it prints, and how it ends."""
 
+import json
 import re
 import subprocess
 import sys
@@ -107,6 +108,19 @@ def test_nothing_found_where_much_is_open_ends_with_3(target, capsys, name):
     said = capsys.readouterr().out
     assert re.search(r"nothing found in \d+ of \d+ questions", said)
     assert re.search(r"To have them asked, give (two samples|the module)", said)
+
+
+def test_a_diagnosis_is_given_to_programs_and_to_workflows(target, capsys):
+    assert main(["diagnose", target("wrong_axis"), "--quick", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["module"] == "Attention"
+    first = told["findings"][0]
+    assert (first["severity"], first["line"]) == ("fault", 22)
+    assert first["file"].endswith("model.py")
+    assert first["part"] == "scores.softmax(self.axis)"
+    assert main(["diagnose", target("wrong_axis"), "--quick", "--github"]) == 1
+    line = capsys.readouterr().out.split("\n")[0]
+    assert re.match(r"::error file=.*model\.py,line=22,title=softmax / scale%3A", line)
 
 
 def test_too_many_inputs_are_no_fault_of_positions(target, capsys):

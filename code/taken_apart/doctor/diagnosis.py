@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..target import EXAMPLE
 from .finding import SEVERITIES, Finding
@@ -75,6 +76,23 @@ class Diagnosis:
     def __repr__(self) -> str:
         return f"Diagnosis({self.module}: {self.summary()})"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it in plain values, for a program to read."""
+        return {
+            "module": self.module,
+            "summary": self.summary(),
+            "asked": self.asked,
+            "of": self.of,
+            "complete": self.complete,
+            "misuse": self.misuse,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "skipped": [{"question": what, "why": why} for what, why in self.skipped],
+        }
+
+    def annotations(self) -> list[str]:
+        """Return a line for each finding that GitHub shows beside the code."""
+        return [annotation(finding) for finding in self.findings]
+
     def summary(self) -> str:
         """Count the findings by severity: "1 fault, 2 warnings".
 
@@ -121,6 +139,7 @@ def paragraph(finding: Finding, width: int = 88) -> list[str]:
     head = f"{MARKS[finding.severity]} {finding.severity}, {finding.kind}"
     parts = [f"{finding.title}.", f"Evidence: {finding.evidence}."]
     parts += [f"Where: {finding.where}"] * bool(finding.where)
+    parts += [f"Part: {finding.part}"] * bool(finding.part)
     parts += [f"Fix: {finding.fix}."] * bool(finding.fix)
     parts.append(f"Read: chapters/{finding.chapter}.ipynb")
     indent = "    "
@@ -128,6 +147,23 @@ def paragraph(finding: Finding, width: int = 88) -> list[str]:
         width, initial_indent=indent, subsequent_indent=indent
     )
     return [head, *(line for part in parts for line in wrapper.wrap(part))]
+
+
+ANNOTATED_AS = {"fault": "error", "warning": "warning", "note": "notice"}
+
+
+def annotation(finding: Finding) -> str:
+    """Write a finding as a command of GitHub's workflows."""
+    place = ""
+    if finding.file:
+        place = f"file={os.path.relpath(finding.file)},line={finding.line},"
+    title = escaped(f"{finding.kind}: {finding.title}").replace(",", "%2C")
+    text = escaped(f"{finding.evidence}. Fix: {finding.fix}".removesuffix(" Fix: "))
+    return f"::{ANNOTATED_AS[finding.severity]} {place}title={title.replace(':', '%3A')}::{text}"
+
+
+def escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> str:
@@ -145,12 +181,20 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
     )
 
 
+def marked(finding: Finding) -> str:
+    """Write a finding's line for a page, the part of it that matters marked."""
+    before, part, after = finding.where.partition(finding.part or finding.where)
+    if not finding.part or not part:
+        return html.escape(finding.where)
+    return f"{html.escape(before)}<mark>{html.escape(part)}</mark>{html.escape(after)}"
+
+
 def row_of(finding: Finding) -> str:
     escape = html.escape
     mark = f"{MARKS[finding.severity]} {finding.severity}, {finding.kind}"
     what = f"<strong>{escape(mark)}</strong><br>{escape(finding.title)}"
     why = escape(finding.evidence)
-    why += f"<br><code>{escape(finding.where)}</code>" * bool(finding.where)
+    why += f"<br><code>{marked(finding)}</code>" * bool(finding.where)
     why += f"<br>Fix: {escape(finding.fix)}" * bool(finding.fix)
     cells = "".join(f'<td style="{CELL}">{cell}</td>' for cell in (what, why))
     return f"<tr>{cells}</tr>"

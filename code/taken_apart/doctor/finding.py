@@ -1,5 +1,6 @@
 """One thing that a probe found, and the kinds of faults that there are."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -31,7 +32,9 @@ class Finding:
     """One thing found: what, how surely, measured how, where, and the smallest cure.
 
     `kind` is one of CHAPTERS. A "fault" is surely wrong, a "warning" probably, a "note"
-    is right by some designs. Raises ValueError for an unknown kind or severity.
+    is right by some designs. `where` is the reader's own line, `part` the piece of it
+    that matters, `file` and `line` the same for programs. Raises ValueError for an
+    unknown kind or severity.
     """
 
     kind: str
@@ -40,10 +43,16 @@ class Finding:
     evidence: str
     where: str = ""
     fix: str = ""
+    part: str = ""
+    file: str = ""
+    line: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in CHAPTERS or self.severity not in SEVERITIES:
             raise ValueError(f"no such kind or severity: {self.kind}, {self.severity}")
+
+    def to_dict(self) -> dict[str, str | int]:
+        return {**dataclasses.asdict(self), "chapter": self.chapter}
 
     @property
     def chapter(self) -> str:

@@ -41,18 +41,18 @@ def skip_around(flow: Flow, branch: Branch) -> Skip | None:
     others = [t for t in end.inputs if id(t) not in carried]
     if len(others) != 1:
         return None
-    side = id(origin(flow, others[0], end.index)[0])
-    start, made_by = origin(flow, stream, step.index)
+    side = id(start_of(flow, others[0], end.index)[0])
+    start, made_by = start_of(flow, stream, step.index)
     if side == id(start):
         return Skip(branch, end, before_norm=False)
     if made_by is not None and made_by.op in NORMS:
-        raw, _ = origin(flow, made_by.inputs[0], made_by.index)
+        raw, _ = start_of(flow, made_by.inputs[0], made_by.index)
         if side == id(raw):
             return Skip(branch, end, before_norm=True)
     return None
 
 
-def origin(flow: Flow, tensor: Tensor, before: int) -> tuple[Tensor, Step | None]:
+def start_of(flow: Flow, tensor: Tensor, before: int) -> tuple[Tensor, Step | None]:
     """Go back over moves, casts and dropout: (the tensor there, what made it)."""
     while True:
         step = flow.producer(tensor, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from ...errors import first_line
 from ...tracer import Row
 from ..evidence.attentions import PRODUCTS
 from ..exam import Exam
+from ..finding import Finding
 from .kit import Findings, found, probe
 
 
@@ -25,21 +27,29 @@ def failure(exam: Exam) -> Findings:
             fix="raise ValueError",
         )
     elif error is not None:
-        row, traced = exam.flow.rows[-1], exam.failed_row
-        kind = kind_of_failure(exam, row, str(error))
-        part = f" in {row.module}" if row.module else ""
-        mismatch = f" ({traced.mismatch})" if traced and traced.mismatch else ""
-        fix = traced.cause if traced else ""
-        if kind == "positional encoding" and row.op.startswith("setitem"):
-            fix = "an odd width has one sine more than cosines: cos(...)[:, : d // 2]"
-        yield found(
-            kind,
-            "fault",
-            title=f"{row.op} raises {type(error).__name__}{part}",
-            evidence=first_line(error) + mismatch,
-            fix=fix,
-            at=row,
-        )
+        yield raised(exam, exam.flow.rows[-1], error)
+
+
+def raised(exam: Exam, row: Row, error: BaseException) -> Finding:
+    """Say which operation raised what, and the likely cause."""
+    traced, kind = exam.failed_row, kind_of_failure(exam, row, str(error))
+    part = f" in {row.module}" if row.module else ""
+    mismatch = f" ({traced.mismatch})" if traced and traced.mismatch else ""
+    fix = traced.cause if traced else ""
+    if kind == "positional encoding" and row.op.startswith("setitem"):
+        fix = "an odd width has one sine more than cosines: cos(...)[:, : d // 2]"
+    name = type(error).__name__
+    does = (
+        f"{name} is raised" if row.op == f"raise {name}" else f"{row.op} raises {name}"
+    )
+    return found(
+        kind,
+        "fault",
+        title=f"{does}{part}",
+        evidence=first_line(error) + mismatch,
+        fix=fix,
+        at=row,
+    )
 
 
 def kind_of_failure(exam: Exam, row: Row, text: str) -> str:
@@ -79,6 +89,7 @@ def ids_of_wrong_type(exam: Exam, row: Row, text: str) -> bool:
 
 def of_positions(exam: Exam, row: Row, text: str) -> bool:
     """Say whether what failed has to do with a table of positions."""
+    text = re.sub(r"(positional|keyword) arguments?", "", text)  # said of any call
     words = "position", "max_len", "too long", "sequence length"
     if row.op.startswith("raise") and any(word in text for word in words):
         return True

@@ -10,6 +10,8 @@ from typing import NamedTuple, TypedDict
 from torch import Tensor
 
 from ...tracer import Row
+from ...tracer.places import INSTALLED_FILE, file_kind
+from ...tracer.rows import source_line
 from ..evidence.attentions import SDPA
 from ..evidence.tensor_flow import Step
 from ..exam import Exam
@@ -92,13 +94,17 @@ def found(
     at: Row | None = None,
 ) -> Finding:
     """Make a finding; `at` is the traced operation where the fault lies."""
-    return Finding(kind, severity, title, evidence, code_line(at), fix)
+    if at is None or not is_of_a_reader(at):
+        return Finding(kind, severity, title, evidence, fix=fix)
+    where = f"{os.path.basename(at.file)}:{at.line}  {at.code}"
+    part = source_line(at.spot, part=True) if at.spot else ""
+    part = "" if part == at.code else part
+    return Finding(kind, severity, title, evidence, where, fix, part, at.file, at.line)
 
 
-def code_line(row: Row | None) -> str:
-    if row is None or not row.file:
-        return ""
-    return f"{os.path.basename(row.file)}:{row.line}  {row.code}"
+def is_of_a_reader(row: Row) -> bool:
+    """Say whether a row has a line that its reader can change: not torch's nor ours."""
+    return bool(row.file) and file_kind(row.file) <= INSTALLED_FILE
 
 
 def dims(tensor: Tensor) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ...tensors import tensors_in
+from ..evidence.attentions import model_width
 from ..evidence.branches import is_idle_expert, is_left_out
 from ..evidence.position_tables import position_tables, stored_tensors
 from ..evidence.residual_stream import in_feed_forward
@@ -202,7 +203,8 @@ def unused(exam: Exam, names: list[str]) -> Finding:
     """Tell of parameters that nothing uses, by the first of them."""
     part = names[0].rpartition(".")[0]
     kind = kind_of_unused(exam, names[0])
-    title = f"{part or names[0]} is registered but has no part in the output"
+    name = part if is_idle_layer(exam, part, names) else names[0]
+    title = f"{name} is registered but has no part in the output"
     whole = idle_part(exam, names)
     if whole:
         kind = "registration / sharing"
@@ -215,6 +217,14 @@ def unused(exam: Exam, names: list[str]) -> Finding:
         evidence=unreached(names, sibling),
         fix="use it in forward, or remove it",
     )
+
+
+def is_idle_layer(exam: Exam, path: str, names: list[str]) -> bool:
+    """Say whether one layer of torch's has no other parameters than unused ones."""
+    layer = dict(exam.modules).get(path) if path else None
+    if layer is None or not type(layer).__module__.startswith("torch.nn"):
+        return False
+    return {f"{path}.{name}" for name, _ in layer.named_parameters()} <= {*names}
 
 
 def left_out(names: list[str]) -> Finding:
@@ -315,11 +325,21 @@ def kind_of_unused(exam: Exam, name: str) -> str:
         return "registration / sharing"
     if isinstance(owner, nn.Linear):
         return "projections"
-    if isinstance(owner, nn.Embedding) or parameter.squeeze().dim() >= 2:
+    if isinstance(owner, nn.Embedding) or may_hold_positions(exam, parameter):
         return "positional encoding"
     if parameter.dim() > 1:  # one vector, held as a token
         return "registration / sharing"
     return "norm / residual / FFN"
+
+
+def may_hold_positions(exam: Exam, parameter: nn.Parameter) -> bool:
+    """Say whether a matrix has a row for each token, and the width of the model."""
+    shape = parameter.squeeze().shape
+    widths = {model_width(a) for a in exam.attentions if a.has_scores}
+    enough = len(shape) == 2 and (
+        not exam.has_sequence or shape[0] >= exam.sequence.n_tokens
+    )
+    return enough and shape[1] in (widths or {shape[1]})
 
 
 # The kind of fault where the result of an operation is not used.
