@@ -157,9 +157,10 @@ def annotation(finding: Finding) -> str:
     place = ""
     if finding.file:
         place = f"file={os.path.relpath(finding.file)},line={finding.line},"
-    title = escaped(f"{finding.kind}: {finding.title}").replace(",", "%2C")
+    title = escaped(f"{finding.kind}: {finding.title}")
+    title = title.replace(",", "%2C").replace(":", "%3A")
     text = escaped(f"{finding.evidence}. Fix: {finding.fix}".removesuffix(" Fix: "))
-    return f"::{ANNOTATED_AS[finding.severity]} {place}title={title.replace(':', '%3A')}::{text}"
+    return f"::{ANNOTATED_AS[finding.severity]} {place}title={title}::{text}"
 
 
 def escaped(text: str) -> str:
@@ -183,10 +184,10 @@ def diagnosis_table(diagnosis: Diagnosis) -> str:
 
 def marked(finding: Finding) -> str:
     """Write a finding's line for a page, the part of it that matters marked."""
-    before, part, after = finding.where.partition(finding.part or finding.where)
-    if not finding.part or not part:
+    if not finding.part or finding.part not in finding.where:
         return html.escape(finding.where)
-    return f"{html.escape(before)}<mark>{html.escape(part)}</mark>{html.escape(after)}"
+    before, part, after = map(html.escape, finding.where.partition(finding.part))
+    return f"{before}<mark>{part}</mark>{after}"
 
 
 def row_of(finding: Finding) -> str:

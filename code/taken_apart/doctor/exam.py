@@ -364,7 +364,12 @@ class Exam:
         """The ids that the module itself compares with, or gives a fixed vector."""
         tables = [m for _, m in self.modules if isinstance(m, nn.Embedding)]
         fixed = [m.padding_idx for m in tables if m.padding_idx is not None]
-        return [*self.compared_ids(), *fixed]
+        known = list(dict.fromkeys([*self.compared_ids(), *fixed]))
+        tokens = self.tokens_guess.tensor if self.tokens_guess else None
+        if tokens is None or tokens.dim() != 2 or tokens.is_floating_point():
+            return known
+        # A word may be compared with by mistake: what ends samples comes first.
+        return sorted(known, key=lambda pad: not ends_samples(tokens == pad))
 
     def compared_ids(self) -> Iterator[int]:
         """Yield what ids are compared with to tell padding, and not to find a word."""
@@ -374,7 +379,7 @@ class Exam:
                 continue
             ids, number = step.args[:2]
             whole = isinstance(ids, Tensor) and not ids.is_floating_point()
-            if whole and isinstance(number, int):
+            if whole and isinstance(number, int) and not looks_like_mask(ids):
                 told = step.value if step.op == "eq" else ~step.value
                 if step.index in masking or (told.dim() == 2 and ends_samples(told)):
                     yield number

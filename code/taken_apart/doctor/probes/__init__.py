@@ -107,6 +107,7 @@ PROBES = [
     masks.padding_content,
     masks.causality,
     positions.positions,
+    positions.one_row_for_all,
     positions.positions_of_padding,
     positions.unused_table,
     positions.positions_and_words,

@@ -99,7 +99,7 @@ def padding_is_hidden(exam: Exam) -> Findings:
 def why_padding_is_seen(exam: Exam, view: PaddingView, in_some_layers: bool) -> Reason:
     """Choose the reason that explains most: how it was masked, then what it hides."""
     reason = misused_on_scores(view.attention) or misplaced_mask(view)
-    if reason is not None:
+    if reason := reason or compared_with_a_word(exam):
         return reason
     if masks_weights(view.attention):
         return Reason(
@@ -156,6 +156,21 @@ def misplaced_mask(view: PaddingView) -> Reason | None:
             fix="put the mask on the last axis: mask[:, None, None, :]",
         )
     return None
+
+
+def compared_with_a_word(exam: Exam) -> Reason | None:
+    """Say whether the mask is made by comparing ids with another than the padding's."""
+    if not exam.sequence.is_ids:
+        return None
+    padding = exam.sequence.tensor[exam.padding].unique().tolist()
+    compared = list(exam.compared_ids())
+    if not compared or set(compared) & set(padding):
+        return None
+    return Reason(
+        "mask meaning",
+        title=f"The mask hides id {compared[0]}, and the padding is {padding[0]}",
+        fix=f"compare the ids with {padding[0]}, the padding_idx of the embedding",
+    )
 
 
 def filled_too_little(attention: Attention) -> Reason | None:

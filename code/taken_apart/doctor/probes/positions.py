@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..evidence.attentions import Attention
 from ..evidence.position_tables import (
@@ -101,6 +101,31 @@ def unused_table(exam: Exam) -> Findings:
         evidence=f"no step reads {dims(tensor)}; shuffled tokens give shuffled outputs",
         fix="x + table[: x.shape[1]], and return the sum",
     )
+
+
+@probe("run", "attentions")
+def one_row_for_all(exam: Exam) -> Findings:
+    """Is more than one row read of a table that has one for each token?"""
+    if exam.has("positional encoding"):
+        return
+    for step in exam.flow.steps:
+        row, table = step.given(1, "index"), step.given(0, "input")
+        if step.op != "getitem" or type(row) is not int:
+            continue
+        if not isinstance(table, nn.Parameter) or step.value.numel() != table.shape[-1]:
+            continue
+        users = exam.flow.users(step.outputs[0], step.index)
+        sums = [s for s in users if s.op == "add" and s.value.dim() == 3]
+        if any(1 < max(s.value.shape[:-1]) <= len(table) for s in sums):
+            yield found(
+                "positional encoding",
+                "fault",
+                title="One row of a table of positions is added to every token",
+                evidence=f"row {row} of {dims(table)}, for {dims(sums[0].value)}",
+                fix="table[:T], a slice, and not table[T]",
+                at=step.row,
+            )
+            return
 
 
 @probe("run", "numbers", "sequence", "padding")
