@@ -117,7 +117,7 @@ def test_curves_tell_what_has_changed_and_keep_their_ticks_off_the_title(show):
 
 
 def test_a_list_of_pairs_shows_its_names_whole(show):
-    tokens = ["the", "cat", "drinks", "white", "wine"]
+    tokens = ["emma", "ate", "because", "soup", "hungry"]
     page = show(AttentionMap(softmax_weights(2, 2, 5, 5), tokens), width=688)
     cut = page.locator(".eta-rank span:first-child").evaluate_all(
         "(nodes) => nodes.filter((node) => node.scrollWidth > node.clientWidth).length"
