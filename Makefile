@@ -24,7 +24,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 KERNELS = default avx2
 MKL = AVX2 SSE4_2
 THREADS = 1 2
-NUMERIC = $(addprefix tests/,encoder training tracer doctor pitfalls exercises claims)
+NUMERIC = $(addprefix tests/,encoder decoder training tracer doctor pitfalls exercises claims)
 PARTS = lint html suite notebooks
 
 .DEFAULT_GOAL = help
