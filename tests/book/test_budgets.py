@@ -10,9 +10,13 @@ each_chapter = pytest.mark.parametrize("path", NUMBERED, ids=lambda path: path.s
 TWO_SCREENS = 2 * 800
 FIRST_VIEW = """() => window.scrollY
     + document.querySelector('main .eta-root').getBoundingClientRect().top"""
-CUT = """() => [...document.querySelectorAll('main .cell_output pre')]
-    .filter((pre) => pre.checkVisibility() && pre.scrollWidth > pre.clientWidth + 1)
-    .map((pre) => pre.textContent.slice(0, 200))"""
+CUT = """() => [
+    ...[...document.querySelectorAll('main .cell_output pre')]
+        .filter((pre) => pre.scrollWidth > pre.clientWidth + 1),
+    ...[...document.querySelectorAll('main .cell_output table:not(.eta *)')]
+        .filter((table) => table.getBoundingClientRect().right > window.innerWidth),
+].filter((result) => result.checkVisibility())
+    .map((result) => result.textContent.slice(0, 200))"""
 
 
 @each_chapter
