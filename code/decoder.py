@@ -335,7 +335,9 @@ class TransformerDecoder(TransformerEncoder):
 class EncoderDecoder(nn.Module):
     """An encoder that reads the source, and a decoder that writes (3.1)."""
 
-    def __init__(self, encoder: TransformerEncoder, decoder: TransformerDecoder):
+    def __init__(
+        self, encoder: TransformerEncoder, decoder: TransformerDecoder
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder

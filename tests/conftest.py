@@ -45,6 +45,17 @@ def program(*names):
     return skip_outside_ci(f"needs {names[0]}, and there is none on PATH")
 
 
+@pytest.fixture
+def one_thread():
+    """Small tensors are computed fastest by one thread, and alike everywhere."""
+    import torch  # here, as the tests of pages do without it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """The path of the system's Chromium or Chrome."""

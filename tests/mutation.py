@@ -37,6 +37,17 @@ def marked(block, sign):
     return "\n".join(line[2:] for line in block if line.startswith(f"{sign} "))
 
 
+def list_faults(mutants, equivalent):
+    """Name the blocks of a list that say nothing, or what another block says."""
+    seen, found = set(), []
+    for mutant in (*mutants, *equivalent):
+        change = mutant.before, mutant.after
+        if {mutant.name, change} & seen or mutant.before == mutant.after:
+            found.append(mutant.name)
+        seen |= {mutant.name, change}
+    return found + [mutant.name for mutant in equivalent if not mutant.reason]
+
+
 class Collected:
     """A plugin that keeps what pytest finds."""
 

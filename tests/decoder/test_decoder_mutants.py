@@ -11,9 +11,8 @@ import test_decoder_from_torch
 import test_decoder_input
 import test_decoder_masks
 import test_decoder_writing
-import torch
 from decoder_mutants import EQUIVALENT, MUTANTS
-from mutation import Hunt
+from mutation import Hunt, list_faults
 
 HUNT = Hunt(
     decoder,
@@ -24,14 +23,7 @@ HUNT = Hunt(
     test_decoder_cache,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small are computed fastest by one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_the_decoder_itself_passes_every_test(monkeypatch):
@@ -53,8 +45,4 @@ def test_equivalent_change_of_the_decoder_is_not_blamed(mutant, monkeypatch):
 
 
 def test_every_block_of_the_decoder_s_list_is_one_change():
-    mutants = MUTANTS + EQUIVALENT
-    assert len({mutant.name for mutant in mutants}) == len(mutants)
-    assert len({(mutant.before, mutant.after) for mutant in mutants}) == len(mutants)
-    assert all(mutant.before != mutant.after for mutant in mutants)
-    assert all(mutant.reason for mutant in EQUIVALENT)
+    assert list_faults(MUTANTS, EQUIVALENT) == []

@@ -238,9 +238,6 @@ def dropout_made_at_each_call(cured):
             super().__init__()
             self.drop = nn.Dropout(0.2)
 
-        def hide(self, scores, mask):
-            return super().hide(scores, mask)
-
         def forward(self, q, k, v, mask=None):
             q, k, v = (
                 self.heads(self.w_q(q)),

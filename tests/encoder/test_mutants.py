@@ -15,9 +15,8 @@ import test_encoder_input
 import test_encoder_masks
 import test_encoder_state
 import test_encoder_training
-import torch
 from mutants import EQUIVALENT, MUTANTS
-from mutation import Hunt
+from mutation import Hunt, list_faults
 
 HUNT = Hunt(
     encoder,
@@ -30,14 +29,7 @@ HUNT = Hunt(
     test_encoder_state,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small are computed fastest by one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_every_suite_is_called_with_this_file_s_encoder():
@@ -64,8 +56,4 @@ def test_equivalent_change_is_not_blamed(mutant, monkeypatch):
 
 
 def test_every_block_of_the_list_is_one_change():
-    mutants = MUTANTS + EQUIVALENT
-    assert len({mutant.name for mutant in mutants}) == len(mutants)
-    assert len({(mutant.before, mutant.after) for mutant in mutants}) == len(mutants)
-    assert all(mutant.before != mutant.after for mutant in mutants)
-    assert all(mutant.reason for mutant in EQUIVALENT)
+    assert list_faults(MUTANTS, EQUIVALENT) == []

@@ -1,13 +1,8 @@
 """What the tests of trainings share."""
 
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """As the commands do: on a busy machine two threads wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def as_the_commands_train(one_thread):
+    """With one thread: on a busy machine two wait for each other."""
