@@ -80,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 0 if nothing was found, 1 for a fault, 2 for misuse, 3 if nothing was found
     and not all was asked.
     """
-    options = parser().parse_args(arguments)
+    form = parser()
+    options = form.parse_args(arguments)
+    if vars(options).get("json") and vars(options).get("github"):
+        form.error("--json and --github each fill the output: choose one")
     try:
         target = built(options.target)
     except ValueError as error:

@@ -141,3 +141,26 @@ def test_no_probe_is_begun_when_the_time_is_up(monkeypatch):
     assert len(doctor.PROBES) - 10 <= len(late) < len(doctor.PROBES)
     assert diagnosis.checked
     assert not diagnosis.complete
+
+
+class OneType(nn.Module):
+    """A map for float32 alone, and for two samples or more."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if len(x) == 1 or self.map.weight.dtype != torch.float32:
+            raise ValueError("wants two samples in float32")
+        return self.map(x)
+
+
+def test_what_could_not_be_measured_is_no_answer():
+    diagnosis = diagnose(OneType(), torch.randn(3, 5, 8))
+    why = dict(diagnosis.skipped)
+    assert why["Is the gradient of backward that of the loss?"] == (
+        "it does not run in float64"
+    )
+    assert "no sample could be run by itself" in why.values()
+    assert not diagnosis.complete

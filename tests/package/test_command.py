@@ -191,3 +191,10 @@ def test_help_waits_for_no_torch():
         [sys.executable, "-c", code], cwd=FOLDER.parent, capture_output=True, text=True
     )
     assert ran.stdout.endswith("False\n")
+
+
+def test_two_forms_of_output_are_one_too_many(target, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["diagnose", str(target), "--json", "--github"])
+    assert ended.value.code == 2
+    assert "choose one" in capsys.readouterr().err

@@ -4,7 +4,6 @@ import pytest
 import torch
 from book.models import heads
 from book.models import toy_language as lab
-from tasks import Batch
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +59,6 @@ def test_without_a_head_its_numbers_change_nothing(model):
     assert torch.equal(attention(x)[0], before)
     attention.value.weight.data[8:] += 1.0
     assert not torch.allclose(attention(x)[0], before)
-
-
-def test_a_batch_is_told_in_words_with_dots_for_padding():
-    ids, padding = lab.encode(["tom ate the soup", "emma lost her key because she was"])
-    padding[0, 1] = True
-    seen = lab.as_seen(Batch(ids, padding, padding, ids[:, 0]))
-    assert seen[0] == "tom · the soup · · · · · ·"
-    assert seen[1] == "emma lost her key because she was · · ·"
 
 
 def test_the_roles_of_a_head_make_its_map(model):

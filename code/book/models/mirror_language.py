@@ -300,7 +300,7 @@ def decoding_tree(model: ReadsAndWrites, sentence: str) -> dict:
     source = encode_sources([sentence])
     start = torch.tensor([[GO]])
     nodes, level = [{}], [(0, start[0], 0)]
-    while level and len(level[0][1]) <= LONGEST + 1:
+    while level:
         level = grow(model, source, nodes, level, len(sentence.split()))
     kept = {str(width): beams_of(model, source, start, width) for width in (1, 2, 3)}
     right = [" ".join(each.words) for each in translations(sentence)]

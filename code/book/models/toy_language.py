@@ -126,15 +126,6 @@ def draw_batch(
     return Batch(ids.masked_fill(blank, 0), hidden, blank, ids[blank])
 
 
-def as_seen(batch: Batch) -> list[str]:
-    """Return the rows of a batch in words, with a dot for what padding hides."""
-    rows = zip(batch.token_ids, batch.key_padding_mask, strict=True)
-    return [
-        " ".join("·" if gap else WORDS[i] for i, gap in zip(row, gaps, strict=True))
-        for row, gaps in rows
-    ]
-
-
 def build(**changes: int) -> Reader:
     """Return the untrained model: the encoder, and its embedding as output layer.
 

@@ -21,10 +21,11 @@ from .exam import Exam, Postponed, TimeUp, Unvaried
 from .finding import CHAPTERS, Finding
 from .inner import inner_exam
 from .probes import PROBES, urgency
-from .probes.kit import NO_TOKENS, Probe
+from .probes.kit import Probe
 from .progress import SignOfLife
+from .reasons import NO_TOKENS, QUICK, TIME_UP
 from .smaller import few_layers, fewer_inputs, is_large
-from .subject import is_compiled, misuse_of, prepared
+from .subject import misuse_of, prepared, uncompiled
 
 __all__ = ["CHAPTERS", "PROBES", "Diagnosis", "Finding", "diagnose", "paragraph"]
 
@@ -121,9 +122,9 @@ def ask_all(exam: Exam, probes: list[Probe], clock: Clock) -> list[Probe]:
     for i, probe in enumerate(probes):
         clock.progress(i, len(probes))
         if clock.left() < 0:
-            exam.skip(probe.question, "the time was up")
+            exam.skip(probe.question, TIME_UP)
         elif exam.quick and probe.costly:
-            exam.skip(probe.question, "left out by quick=True")
+            exam.skip(probe.question, QUICK)
         elif not ask(exam, probe):
             later.append(probe)
     return later
@@ -156,6 +157,5 @@ def parameters_of(module: Callable | None) -> list[nn.Parameter]:
 
 def name_of(module: Callable) -> str:
     if isinstance(module, nn.Module):
-        inner = getattr(module, "_orig_mod", module) if is_compiled(module) else module
-        return type(inner).__name__
+        return type(uncompiled(module)).__name__
     return getattr(module, "__name__", type(module).__name__)

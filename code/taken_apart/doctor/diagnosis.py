@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..target import EXAMPLE
 from .finding import SEVERITIES, Finding
+from .reasons import ADVICE, DO_NOT_ARISE
 
 if TYPE_CHECKING:
     from .exam import Exam
 
 MARKS = {"fault": "✗", "warning": "!", "note": "·"}
-# Why a question does not arise for a call, or was not wanted: nothing is left open.
-DO_NOT_ARISE = {"the inputs have no padding", "left out by quick=True"}
-ADVICE = {
-    "the inputs have no padding": "give a batch with padding",
-    "the batch holds one sample": "give two samples or more",
-    "there is no batch": "give two samples or more",
-    "no nn.Module was found behind it": "give the module itself",
-    "the time was up": "give fewer samples or a model of fewer layers",
-}
 CELL = "text-align:left;vertical-align:top;white-space:normal"
 
 

@@ -36,6 +36,7 @@ from .inputs import (
     replaced,
 )
 from .numbers import floats, rounding
+from .reasons import TIME_UP
 from .subject import module_behind
 
 Answer = TypeVar("Answer")
@@ -167,7 +168,7 @@ class Exam:
         if self.reads_only:
             raise Postponed
         if self.time_left() < 0:
-            raise TimeUp("the time was up")
+            raise TimeUp(TIME_UP)
         (args, kwargs), before = self.inputs(swap), self.before
         self.forwards += 1
         with self.quiet(), eager(), torch.set_grad_enabled(grad):

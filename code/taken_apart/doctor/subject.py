@@ -20,13 +20,18 @@ from ..target import error_text, is_target
 from ..untouched import Snapshot, left_untouched
 
 
+def uncompiled(module: nn.Module) -> nn.Module:
+    """Return the module that torch.compile wraps; another comes back as it is."""
+    return getattr(module, "_orig_mod", module) if is_compiled(module) else module
+
+
 def module_behind(call: Callable, args: tuple, kwargs: dict) -> nn.Module | None:
     """Return the module that a callable runs; None if there is none.
 
     Several are held together in an `nn.ModuleDict`, by their names.
     """
     if isinstance(call, nn.Module):
-        return getattr(call, "_orig_mod", call) if is_compiled(call) else call
+        return uncompiled(call)
     found = dict(modules_reached(call, "module", set()))
     if len(found) != 1:
         called = outermost_called(call, args, kwargs)

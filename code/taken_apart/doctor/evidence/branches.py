@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from torch import nn
 from ..exam import Exam, once
 
 Line = tuple[str, int]  # of a file
+# Methods that fill parameters: to be named there is not to be used.
+STARTS = re.compile(r"_*init(_|$)|initiali[sz]e|reset_parameters")
 
 
 @once
@@ -52,7 +55,7 @@ def readers_classes(cls: type) -> list[type]:
 
 @functools.cache
 def lines_that_read(cls: type, attribute: str) -> frozenset[Line]:
-    """Return the lines on which a class reads `self.attribute`, __init__ left out."""
+    """Return the lines on which a class reads `self.attribute`, but where it starts."""
     found = set()
     for base in readers_classes(cls):
         try:
@@ -61,9 +64,10 @@ def lines_that_read(cls: type, attribute: str) -> frozenset[Line]:
         except (OSError, TypeError, SyntaxError):
             continue
         file = inspect.getsourcefile(base) or ""
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef) and "init" not in function.name:
-                nodes = ast.walk(function)
+        methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for method in methods:
+            if not STARTS.match(method.name):
+                nodes = ast.walk(method)
                 found |= {
                     (file, first - 1 + node.lineno)
                     for node in nodes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..exam import Exam, Swap
+from ..exam import Exam, Swap, Unvaried
 from ..inputs import Sequence, looks_like_mask
 from ..numbers import differ
 from .padding import tokens_axis
@@ -53,12 +53,13 @@ def one_sample(exam: Exam, sample: int) -> Swap | None:
 def without_padding(exam: Exam, swap: Swap, sample: int) -> Swap | None:
     """Cut the one sample of a swap to its real columns, if these are in one piece."""
     seq, real = exam.sequence, (~exam.padding[sample]).nonzero().flatten()
-    first, count = int(real[0]), len(real)
-    if int(real[-1]) - first + 1 != count or count < 2:
+    count = len(real)
+    if count < 2 or int(real[-1] - real[0]) + 1 != count:
         return None
+    first = int(real[0])
     cut = {}
     for tensor, one in swap.items():
-        for axis in token_axes(exam, tensor, seq):
+        for axis in token_axes(tensor, seq):
             one = one.narrow(axis, first, count)
         cut[tensor] = one.clamp(max=count) if tensor is exam.lengths else one
     for tensor in exam.tensors:
@@ -67,7 +68,7 @@ def without_padding(exam: Exam, swap: Swap, sample: int) -> Swap | None:
     return cut
 
 
-def token_axes(exam: Exam, tensor: Tensor, seq: Sequence) -> list[int]:
+def token_axes(tensor: Tensor, seq: Sequence) -> list[int]:
     if tensor is seq.tensor:
         return [seq.token]
     axes = [a for a in range(1, tensor.dim()) if tensor.shape[a] == seq.n_tokens]
@@ -75,8 +76,11 @@ def token_axes(exam: Exam, tensor: Tensor, seq: Sequence) -> list[int]:
 
 
 def partings(exam: Exam, cut: bool) -> Iterator[Parting]:
-    """Yield the samples that alone, or without their padding, give something else."""
-    plain = exam.fast_outputs or []
+    """Yield the samples that alone, or without their padding, give something else.
+
+    Raises Unvaried if no output of any could be compared.
+    """
+    plain, compared = exam.fast_outputs or [], False
     for sample in samples_to_try(exam):
         swap = one_sample(exam, sample)
         if swap and cut:
@@ -84,10 +88,13 @@ def partings(exam: Exam, cut: bool) -> Iterator[Parting]:
         out = exam.run(swap) if swap else None
         for whole, one in zip(plain, out or [], strict=False):
             pair = comparable(exam, whole, one, sample)
+            compared |= pair is not None
             if pair is not None and differ(*pair, exam.tolerance).any():
                 distance = (pair[0] - pair[1]).abs().nan_to_num(0).max().item()
                 yield Parting(sample, swap or {}, distance)
                 break
+    if not compared:
+        raise Unvaried("no sample could be run by itself")
 
 
 def comparable(

@@ -15,6 +15,7 @@ from .tensor_flow import (
     ANY,
     FUSED,
     LAYERS,
+    NORMS,
     PASSES,
     PIECES,
     Flow,
@@ -86,7 +87,7 @@ def is_in_block(exam: Exam, step: Step) -> bool:
     """Say whether a norm or feed-forward follows: a bare attention has no residual."""
     later = exam.flow.steps[step.index :]
     maps = [s for s in later if is_linear(s) and not s.row.note]
-    norm = any(s.op in ("layer_norm", "rms_norm") for s in later)
+    norm = any(s.op in NORMS for s in later)
     return norm or (len(maps) > 2 and any(s.op in ACTIVATIONS for s in later))
 
 

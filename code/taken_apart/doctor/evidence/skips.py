@@ -8,9 +8,7 @@ from torch import Tensor
 
 from ..exam import Exam
 from .residual_stream import Branch, branches
-from .tensor_flow import ANY, CASTS, REARRANGES, Flow, Step
-
-NORMS = "layer_norm", "rms_norm"
+from .tensor_flow import ANY, CASTS, NORMS, REARRANGES, Flow, Step
 
 
 class Skip(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...tensors import tensors_in
 from ...untouched import reseed
-from ..exam import Exam
+from ..exam import Exam, Unvaried
 
 
 class Slope(NamedTuple):
@@ -33,11 +33,11 @@ class Slope(NamedTuple):
 
 @contextlib.contextmanager
 def in_double(module: nn.Module) -> Iterator[None]:
-    """Hold a module's numbers in float64."""
+    """Hold a module's float32 numbers in float64; afterwards all are as they were."""
     states = [(t, t.data) for t in [*module.parameters(), *module.buffers()]]
-    states = [(t, data) for t, data in states if data.dtype == torch.float32]
     for tensor, data in states:
-        tensor.data = data.double()
+        if data.dtype == torch.float32:
+            tensor.data = data.double()
     try:
         yield
     finally:
@@ -56,8 +56,11 @@ def loss_of(result: Any) -> Tensor:
     return functools.reduce(torch.add, [(t * mix(t)).sum() for t in outs])
 
 
-def slope(exam: Exam, train: bool) -> Slope | None:
-    """Compare the gradient with small steps of all parameters but tables of ids."""
+def slope(exam: Exam) -> Slope | None:
+    """Compare the gradient with small steps of all parameters but tables of ids.
+
+    In train mode; None if there are none. Raises Unvaried where float64 does not run.
+    """
     tables = {id(m.weight) for _, m in exam.modules if isinstance(m, nn.Embedding)}
     moved = [p for p in exam.root.parameters() if p.requires_grad and p.numel()]
     moved = [p for p in moved if id(p) not in tables]
@@ -71,10 +74,13 @@ def slope(exam: Exam, train: bool) -> Slope | None:
 
         answer.append(measured(loss, moved))
 
-    if moved:
-        with in_double(exam.root):
-            exam.call_with(measure, wider, grad=True, train=train)
-    return answer[0] if answer else None
+    if not moved:
+        return None
+    with in_double(exam.root):
+        exam.call_with(measure, wider, grad=True, train=True)
+    if not answer:
+        raise Unvaried("it does not run in float64")
+    return answer[0]
 
 
 def measured(loss: Callable[[], Tensor], moved: list[nn.Parameter]) -> Slope:

@@ -22,7 +22,7 @@ from ..evidence.residual_stream import (
     is_linear,
 )
 from ..evidence.skips import Skip, ends_in_norm, skips
-from ..evidence.tensor_flow import ANY, CONVOLUTIONS, FUSED, LAYERS, Flow, Step
+from ..evidence.tensor_flow import ANY, CONVOLUTIONS, FUSED, LAYERS, NORMS, Flow, Step
 from ..exam import Exam
 from ..finding import Finding, Severity
 from ..numbers import differ
@@ -198,7 +198,7 @@ def norms_over_tokens(exam: Exam) -> Findings:
         elif step.op == "layer_norm" and len(step.given(1, "normalized_shape", ())) > 1:
             title = "A layer norm over several axes: tokens mix"
             evidence = f"it normalises {tuple(step.given(1, 'normalized_shape'))}"
-        elif step.op in ("layer_norm", "rms_norm") and is_transposed(exam.flow, step):
+        elif step.op in NORMS and is_transposed(exam.flow, step):
             title = "A norm runs along tokens: its input was transposed"
             evidence = f"it normalises the last axis of {shape}, which holds tokens"
         elif step.op in ("instance_norm", "group_norm") and rank == 3:
@@ -365,7 +365,7 @@ def norms_of_all_three(exam: Exam) -> Findings:
         given = [layer.inputs[0] for layer in layers]
         for layer in layers:
             norm = exam.flow.producer(layer.inputs[0], layer.index)
-            if norm is None or norm.op not in ("layer_norm", "rms_norm"):
+            if norm is None or norm.op not in NORMS:
                 continue
             if any(other is norm.inputs[0] for other in given):
                 yield found(

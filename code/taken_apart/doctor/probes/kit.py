@@ -16,19 +16,17 @@ from ..evidence.attentions import SDPA
 from ..evidence.tensor_flow import Step
 from ..exam import Exam
 from ..finding import Finding, Severity
+from ..reasons import NO_BATCH, NO_MODULE, NO_PADDING, NO_TOKENS, ONE_SAMPLE
 
-NO_TOKENS = "no input looks like tokens"
 # What a probe may need, and why an exam does not have it: "" where it does.
 NEEDS: dict[str, Callable[[Exam], str]] = {
     "run": lambda exam: "the call raised" if exam.raised else "",
-    "root": lambda exam: "" if exam.has_root else "no nn.Module was found behind it",
+    "root": lambda exam: "" if exam.has_root else NO_MODULE,
     "attentions": lambda exam: "" if exam.attentions else "no softmax weighs values",
     "sequence": lambda exam: "" if exam.has_sequence else NO_TOKENS,
-    "samples": lambda exam: "" if exam.has_samples else "there is no batch",
-    "batch": lambda exam: (
-        "" if exam.sequence.n_samples > 1 else "the batch holds one sample"
-    ),
-    "padding": lambda exam: "" if exam.has_padding else "the inputs have no padding",
+    "samples": lambda exam: "" if exam.has_samples else NO_BATCH,
+    "batch": lambda exam: "" if exam.sequence.n_samples > 1 else ONE_SAMPLE,
+    "padding": lambda exam: "" if exam.has_padding else NO_PADDING,
     "output": lambda exam: "" if exam.outputs else "it returns no floating tensor",
     "numbers": lambda exam: "it is on meta: no numbers" if exam.on_meta else "",
 }

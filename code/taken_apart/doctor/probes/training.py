@@ -56,7 +56,7 @@ def gradient_of_the_loss(exam: Exam) -> Findings:
         return
     if exam.has("registration / sharing") or gradients(exam).error is not None:
         return
-    measured = slope(exam, train=True)
+    measured = slope(exam)
     if measured is None or not measured.differs:
         return
     stops = [s for s in exam.flow.steps if s.op == "detach" and s.index in exam.reached]
